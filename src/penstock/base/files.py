@@ -1,0 +1,274 @@
+"""The files port: the only place that touches the disk.
+
+What it promises, and what a crash leaves: bytes written are on disk only after `sync`; a name created, renamed or
+removed is on disk only after `sync_directory` of its parent. The twin in the tests forgets exactly what this does not
+promise. Every failure of the disk surfaces as `OSError`; callers above decide what it means.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import stat
+from typing import Protocol
+
+from penstock.base.errors import DirectoryLockedError
+
+ReadableBuffer = bytes | bytearray | memoryview | mmap.mmap
+WritableBuffer = bytearray | memoryview | mmap.mmap
+
+
+class File(Protocol):
+    """An open file. Positions are explicit: nothing here has a cursor."""
+
+    @property
+    def path(self) -> str: ...
+
+    def size(self) -> int: ...
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Up to `length` bytes at `position`; fewer only at the end of the file."""
+
+    def pwrite(self, data: ReadableBuffer, position: int) -> None:
+        """All of `data` at `position`, or OSError; after an error the file's tail is unknown."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Returns when the file's bytes and size are on disk. Slow: never on an event loop."""
+
+    def fileno(self) -> int:
+        """A descriptor for zero-copy sends; owned by this object."""
+
+    def close(self) -> None: ...
+
+
+class Mapping(Protocol):
+    """A file mapped into memory, of a fixed size. Writes to `buffer` are writes to the file."""
+
+    @property
+    def buffer(self) -> mmap.mmap | bytearray: ...
+
+    def sync(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    def release(self) -> None: ...
+
+
+class Files(Protocol):
+    """A file system. Paths are plain strings, joined with '/'."""
+
+    def open(self, path: str) -> File:
+        """For reading and writing; the file must exist."""
+
+    def open_read(self, path: str) -> File: ...
+
+    def create(self, path: str, *, preallocate_bytes: int = 0) -> File:
+        """A new file; FileExistsError where there is one."""
+
+    def map(self, path: str, size: int) -> Mapping:
+        """Maps the whole file, made or grown to `size` first. `size` is at least 1."""
+
+    def read(self, path: str) -> bytes: ...
+
+    def size(self, path: str) -> int: ...
+
+    def modified_ms(self, path: str) -> int: ...
+
+    def set_modified_ms(self, path: str, wall_ms: int) -> None: ...
+
+    def truncate(self, path: str, size: int) -> None: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_directory(self, path: str) -> bool: ...
+
+    def list(self, path: str) -> list[str]:
+        """Names in a directory, sorted."""
+
+    def make_directory(self, path: str) -> None: ...
+
+    def remove_directory(self, path: str) -> None: ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomic; replaces an existing target file."""
+
+    def remove(self, path: str) -> None: ...
+
+    def sync_directory(self, path: str) -> None: ...
+
+    def lock(self, path: str) -> Lock:
+        """Kafka's way of keeping two processes apart; DirectoryLockedError where another holds it."""
+
+
+class _SystemFile:
+    __slots__ = ("_descriptor", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def pread(self, length: int, position: int) -> bytes:
+        data = os.pread(self._descriptor, length, position)
+        if len(data) == length or not data:
+            return data
+        parts = [data]
+        have = len(data)
+        while have < length:
+            data = os.pread(self._descriptor, length - have, position + have)
+            if not data:
+                break
+            parts.append(data)
+            have += len(data)
+        return b"".join(parts)
+
+    def pwrite(self, data: ReadableBuffer, position: int) -> None:
+        length = len(data)
+        written = os.pwrite(self._descriptor, data, position)
+        while written < length:
+            with memoryview(data) as view:
+                more = os.pwrite(self._descriptor, view[written:], position + written)
+            if more == 0:
+                raise OSError(errno.ENOSPC, "nothing was written", self.path)
+            written += more
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        os.fsync(self._descriptor)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class _SystemMapping:
+    __slots__ = ("buffer",)
+
+    def __init__(self, buffer: mmap.mmap) -> None:
+        self.buffer = buffer
+
+    def sync(self) -> None:
+        self.buffer.flush()
+
+    def close(self) -> None:
+        self.buffer.close()
+
+
+# lockf locks belong to the process and vanish when *any* descriptor of the file is closed, so a path is opened once.
+_held_locks: set[str] = set()
+
+
+class _SystemLock:
+    def __init__(self, path: str, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            _held_locks.discard(os.path.realpath(self._path))
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class SystemFiles:
+    """The machine's file system."""
+
+    def open(self, path: str) -> File:
+        return _SystemFile(path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
+
+    def open_read(self, path: str) -> File:
+        return _SystemFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+    def create(self, path: str, *, preallocate_bytes: int = 0) -> File:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        if preallocate_bytes:
+            os.ftruncate(descriptor, preallocate_bytes)
+        return _SystemFile(path, descriptor)
+
+    def map(self, path: str, size: int) -> Mapping:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            if os.fstat(descriptor).st_size < size:
+                os.ftruncate(descriptor, size)
+            return _SystemMapping(mmap.mmap(descriptor, size))
+        finally:
+            os.close(descriptor)
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, wall_ms: int) -> None:
+        os.utime(path, ns=(wall_ms * 1_000_000, wall_ms * 1_000_000))
+
+    def truncate(self, path: str, size: int) -> None:
+        os.truncate(path, size)
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def is_directory(self, path: str) -> bool:
+        try:
+            return stat.S_ISDIR(os.lstat(path).st_mode)
+        except FileNotFoundError:
+            return False
+
+    def list(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def make_directory(self, path: str) -> None:
+        os.mkdir(path)
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock(self, path: str) -> Lock:
+        real_path = os.path.realpath(path)
+        refusal = DirectoryLockedError(
+            f"{os.path.dirname(path)} is in use by another process (it holds {os.path.basename(path)}); stop it first"
+        )
+        if real_path in _held_locks:
+            raise refusal
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise refusal from error
+            raise
+        _held_locks.add(real_path)
+        return _SystemLock(path, descriptor)

@@ -1,0 +1,1 @@
+"""Topics as DataFrames: the only place with PySpark."""
