@@ -1,0 +1,92 @@
+# Every target makes what it needs. Paths are relative throughout: the tree may stand in a folder with a space in its name.
+
+ifeq ($(OS),Windows_NT)
+$(error Penstock runs on Linux and macOS; on Windows use it inside WSL)
+endif
+
+PYTHON ?= python3
+PY := .venv/bin/python
+STAMPS := .venv/.stamps
+# Appended to the command of `test`, `test-long`, `demo` and the benches: make test ARGS="-k recovery -x"
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## this list
+	@echo "make TARGET, where TARGET is one of"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+# ---- what everything needs
+
+$(STAMPS)/venv:
+	@command -v $(PYTHON) >/dev/null || { echo "Penstock needs Python 3.11 or later: no $(PYTHON) found; set PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Penstock needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) -V 2>&1): set PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -m venv .venv || { echo "Python's venv module is missing (on Debian: package python3-venv)" >&2; exit 1; }
+	@mkdir -p $(STAMPS) && touch $@
+
+# Cython and setuptools first, so that the package is built with the versions pinned here and with nothing fetched aside.
+# The kernels have a rule of their own: a change of a kernel compiles it and installs nothing.
+$(STAMPS)/packages: pyproject.toml constraints.txt $(STAMPS)/venv
+	@echo "installing packages (about two minutes the first time)"
+	@$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt setuptools cython
+	@PENSTOCK_INTERPRETED=1 $(PY) -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,spark]'
+	@touch $@
+
+$(STAMPS)/kernels: setup.py $(wildcard src/penstock/records/*.py src/penstock/records/*.pxd src/penstock/records/*.h) $(STAMPS)/packages
+	@$(PY) setup.py -q build_ext --inplace
+	@touch $@
+
+$(STAMPS)/java: tools/java.py $(STAMPS)/packages
+	@$(PY) tools/java.py >/dev/null
+	@touch $@
+
+.PHONY: install
+install: $(STAMPS)/kernels $(STAMPS)/java ## .venv with pinned packages, compiled kernels and a Java runtime
+
+.PHONY: judges
+judges: $(STAMPS)/java ## Apache Kafka's jars and the other programs that judge the tests
+	@$(PY) -m tools.fetch_judges
+
+# ---- work
+
+.PHONY: demo
+demo: install ## the log at work: a million records, a kill -9, a recovery, a proof
+	@.venv/bin/penstock demo $(ARGS)
+
+.PHONY: test
+test: install judges ## every test and every judge, small
+	@$(PY) -m pytest -m "not long" $(ARGS)
+
+.PHONY: test-long
+test-long: install judges ## the same with full counts, and the long tests
+	@PENSTOCK_TEST_PROFILE=long $(PY) -m pytest $(ARGS)
+
+.PHONY: check
+check: install ## style, types, import contracts, documents in step
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+	@.venv/bin/lint-imports
+	@$(PY) -m tools.check_docs
+
+.PHONY: format
+format: install ## rewrite the source in the house style
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+
+.PHONY: bench-storage
+bench-storage: install judges ## the log beside cp, a dict and Apache Kafka, as ratios
+	@$(PY) -m benchmarks.storage $(ARGS)
+
+.PHONY: pins
+pins: install ## what is installed, as constraints.txt wants it
+	@$(PY) -m pip freeze --all --exclude-editable --exclude pip | LC_ALL=C sort -f
+
+.PHONY: clean
+clean: ## removes what was made here: .venv, builds, caches, judges, compiled kernels
+	@rm -rf .venv build dist .judges .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find src tests tools benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	@find src \( -name '*.so' -o -name '*.egg-info' \) -prune -exec rm -rf {} +

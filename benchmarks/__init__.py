@@ -1,0 +1,1 @@
+"""Figures beside their yardsticks, each a module that runs with `python -m`."""

@@ -1,0 +1,1 @@
+"""The tests; see `conftest.py` for profiles and missing judges."""

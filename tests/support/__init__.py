@@ -1,0 +1,1 @@
+"""What tests share: the judges and the directories they write."""
