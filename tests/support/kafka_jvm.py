@@ -1,0 +1,306 @@
+"""Apache Kafka from its jars: its tools as functions, and a broker that starts, dies and starts again.
+
+4.3 runs as one KRaft node, 3.9 with a ZooKeeper beside it. A broker owns a data directory:
+
+    data_dir/logs               `log.dirs`; with KRaft its metadata log too, where Kafka puts it by default
+    data_dir/zookeeper          only 3.9
+    data_dir/server.properties  written anew at every start, so that a copied directory starts where it stands
+    data_dir/kafka.log          what the broker says, all starts; `kafka_log` reads it
+"""
+
+import functools
+import shutil
+import socket
+import struct
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from tools.fetch_judges import kafka_libs
+from tools.java import ensure_java_home
+
+from tests.support import kafka_log
+from tests.support.processes import Child, ChildDied, free_port, wait_until
+
+VERSIONS = ("3.9", "4.3")
+NODE_ID = 1
+CLUSTER_ID = "penstock-judge-00000w"
+
+# For small brokers that live for seconds: a quick start counts for more than the speed after a minute.
+QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+# Kafka's own, for benches.
+STOCK_JVM = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+)
+
+_SMALL = {
+    "group.initial.rebalance.delay.ms": 0,
+    "log.cleaner.dedupe.buffer.size": 8 * 1024 * 1024,
+    "offsets.topic.num.partitions": 1,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.num.partitions": 1,
+    "transaction.state.log.replication.factor": 1,
+}
+
+
+class ToolFailed(Exception):
+    """A tool of Kafka ended with an error; the message is what it said."""
+
+
+@functools.cache
+def java() -> str:
+    return str(ensure_java_home() / "bin" / "java")
+
+
+def java_command(version: str, main: str, *, flags: Sequence[str] = QUICK_JVM, heap_mb: int = 256) -> list[str]:
+    """The command that runs a main class of Kafka `version`; arguments follow."""
+    heap = f"-Xmx{heap_mb}m"
+    return [java(), heap, *flags, *kafka_log.SLF4J_FLAGS, "-cp", f"{kafka_libs(version)}/*", main]
+
+
+def run_main(version: str, main: str, *arguments: str | Path, stdin: str = "", seconds: float = 120) -> str:
+    """Runs a main class to its end and returns what it printed; the log goes to stderr and is not in it."""
+    ran = subprocess.run(
+        [*java_command(version, main), *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+    if ran.returncode != 0:
+        raise ToolFailed(f"{main} ended with {ran.returncode}:\n{ran.stdout[-2000:]}\n{ran.stderr[-4000:]}")
+    return ran.stdout
+
+
+def answers_metadata(port: int) -> bool:
+    """Whether a broker on this loopback port answers Metadata with itself and a controller in it."""
+    request = struct.pack(">hhih", 3, 4, 1, -1) + struct.pack(">i?", 0, False)
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            size = struct.unpack(">i", _receive(connection, 4))[0]
+            answer = _receive(connection, size)
+    except OSError:
+        return False
+    at = 8  # correlation id and throttle time
+    brokers = struct.unpack_from(">i", answer, at)[0]
+    at += 4
+    for _ in range(brokers):
+        at += 4
+        at += 2 + struct.unpack_from(">h", answer, at)[0]
+        at += 4
+        at += 2 + max(0, struct.unpack_from(">h", answer, at)[0])
+    at += 2 + max(0, struct.unpack_from(">h", answer, at)[0])
+    controller: int = struct.unpack_from(">i", answer, at)[0]
+    return brokers > 0 and controller >= 0
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    received = b""
+    while len(received) < size:
+        part = connection.recv(size - len(received))
+        if not part:
+            raise ConnectionError("closed in the middle of an answer")
+        received += part
+    return received
+
+
+class KafkaBroker:
+    """One broker of a version on a data directory, which may be new or one that such a broker left.
+
+    Server properties are keyword arguments with `_` for `.`: `KafkaBroker("4.3", path, log_segment_bytes=1 << 20)`.
+    Leaving the `with` block stops the broker cleanly, or kills it when the block raised.
+    """
+
+    def __init__(
+        self,
+        version: str,
+        data_dir: Path,
+        *,
+        heap_mb: int = 512,
+        jvm_flags: Sequence[str] = QUICK_JVM,
+        **server_properties: str | int,
+    ) -> None:
+        assert version in VERSIONS
+        self.version = version
+        self.data_dir = data_dir.resolve()
+        self.log_dir = self.data_dir / "logs"
+        self.output = self.data_dir / "kafka.log"
+        self.port = free_port()
+        self._controller_port = free_port()
+        self._zookeeper_port = free_port()
+        self._properties = {name.replace("_", "."): value for name, value in server_properties.items()}
+        self._heap_mb = heap_mb
+        self._jvm_flags = tuple(jvm_flags)
+        self._broker: Child | None = None
+        self._zookeeper: Child | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._broker is not None
+        return self._broker.pid
+
+    def start(self, *, seconds: float = 120) -> Self:
+        """Starts and returns when the broker answers."""
+        assert self._broker is None
+        self.log_dir.mkdir(parents=True, exist_ok=True)
+        if self.version == "3.9":
+            self._start_zookeeper()
+        config = self._write_config()
+        if self.version == "4.3" and not (self.log_dir / "meta.properties").exists():
+            run_main(self.version, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", config)
+        command = java_command(self.version, "kafka.Kafka", flags=self._jvm_flags, heap_mb=self._heap_mb)
+        kafka_log.mark_start(self.output)
+        self._broker = Child([*command, config], output=self.output)
+        try:
+            wait_until(self._is_ready, seconds=seconds, what=f"Kafka {self.version} answers")
+        except BaseException:
+            self.kill9()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """A controlled shutdown: the clean marker is written."""
+        if self._broker is not None:
+            self._broker.stop()
+            self._broker = None
+        self._stop_zookeeper()
+
+    def kill9(self) -> None:
+        """Kills the broker at once; its directory is left as a crash of the process leaves it."""
+        if self._broker is not None:
+            self._broker.kill9()
+            self._broker = None
+        self._stop_zookeeper()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def tool(self, main: str, *arguments: str | Path) -> str:
+        """Runs a tool of the same version against this broker."""
+        return run_main(self.version, main, "--bootstrap-server", self.bootstrap_servers, *arguments)
+
+    def starts(self) -> list[kafka_log.Start]:
+        return kafka_log.starts(self.output)
+
+    def cleanings(self) -> list[kafka_log.Cleaning]:
+        return kafka_log.cleanings(self.output)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.stop()
+        else:
+            self.kill9()
+
+    def _is_ready(self) -> bool:
+        assert self._broker is not None
+        self._broker.check_alive()
+        return answers_metadata(self.port)
+
+    def _write_config(self) -> Path:
+        properties: dict[str, str | int] = {**_SMALL, "log.dirs": str(self.log_dir)}
+        if self.version == "4.3":
+            properties |= {
+                "process.roles": "broker,controller",
+                "node.id": NODE_ID,
+                # After a kill the controller waits this long before it lets the broker in again; 9 s by default.
+                "broker.session.timeout.ms": 2000,
+                "broker.heartbeat.interval.ms": 500,
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{self._controller_port}",
+                "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}",
+                "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                "share.coordinator.state.topic.num.partitions": 1,
+                "share.coordinator.state.topic.replication.factor": 1,
+                "share.coordinator.state.topic.min.isr": 1,
+            }
+        else:
+            properties |= {
+                "broker.id": NODE_ID,
+                "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+                "zookeeper.connect": f"127.0.0.1:{self._zookeeper_port}",
+            }
+        return _write_properties(self.data_dir / "server.properties", properties | self._properties)
+
+    def _start_zookeeper(self) -> None:
+        data = self.data_dir / "zookeeper"
+        data.mkdir(exist_ok=True)
+        config = _write_properties(
+            self.data_dir / "zookeeper.properties",
+            {
+                "dataDir": str(data),
+                "clientPort": self._zookeeper_port,
+                "clientPortAddress": "127.0.0.1",
+                "admin.enableServer": "false",
+                "4lw.commands.whitelist": "*",
+            },
+        )
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        command = java_command(self.version, main, flags=(*QUICK_JVM, "-Dzookeeper.forceSync=no"), heap_mb=128)
+        self._zookeeper = Child([*command, config], output=self.data_dir / "zookeeper.log")
+        wait_until(self._zookeeper_is_ready, seconds=60, what="ZooKeeper answers")
+        # A killed broker's session lives on for many seconds, and a new broker refuses to start beside it.
+        ephemerals = [line.strip() for line in self._ask_zookeeper("dump").splitlines() if line.startswith("\t/")]
+        if ephemerals:
+            deletes = "".join(f"delete {path}\n" for path in ephemerals)
+            address = f"127.0.0.1:{self._zookeeper_port}"
+            run_main("3.9", "org.apache.zookeeper.ZooKeeperMain", "-server", address, stdin=deletes)
+
+    def _zookeeper_is_ready(self) -> bool:
+        assert self._zookeeper is not None
+        self._zookeeper.check_alive()
+        # It says "imok" before it has read its data, and a dump only after.
+        return "ephemeral nodes dump" in self._ask_zookeeper("dump")
+
+    def _ask_zookeeper(self, word: str) -> str:
+        try:
+            with socket.create_connection(("127.0.0.1", self._zookeeper_port), timeout=2) as connection:
+                connection.sendall(word.encode())
+                with connection.makefile("rb") as answer:
+                    return answer.read().decode()
+        except OSError:
+            return ""
+
+    def _stop_zookeeper(self) -> None:
+        if self._zookeeper is not None:
+            self._zookeeper.stop()
+            self._zookeeper = None
+
+
+def copy_data_dir(source: Path, target: Path) -> Path:
+    """Copies a broker's data directory without what it said, sparse files kept sparse where the system can."""
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("kafka.log", "zookeeper.log", ".lock"))
+    return target
+
+
+def _write_properties(path: Path, properties: dict[str, str | int]) -> Path:
+    path.write_text("".join(f"{name}={value}\n" for name, value in sorted(properties.items())))
+    return path
+
+
+__all__ = [
+    "QUICK_JVM",
+    "STOCK_JVM",
+    "ChildDied",
+    "KafkaBroker",
+    "ToolFailed",
+    "copy_data_dir",
+    "java_command",
+    "run_main",
+]
