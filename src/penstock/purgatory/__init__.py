@@ -1,0 +1,1 @@
+"""Waiting without knowing for what: a hierarchical timing wheel, and operations watched by key."""
