@@ -4,7 +4,10 @@ import os
 
 from setuptools import Extension, setup
 
-KERNELS = ["src/penstock/records/kernels.py"]
+KERNELS = [
+    "src/penstock/records/kernels.py",
+    "src/penstock/records/record_kernels.py",
+]
 
 
 def extensions() -> list[Extension]:

@@ -11,6 +11,7 @@ Attributes: bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control, 6 dele
 
 from __future__ import annotations
 
+import struct
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -161,6 +162,25 @@ def scan(
     Above 128 KiB it runs without the GIL: nobody may write to the buffer meanwhile.
     """
     return kernels.scan(data, start, -1 if end is None else end, check_crc, batches_max, Batch, Scan, _STOPS)
+
+
+def read_header(data: ReadableBuffer, position: int = 0) -> Batch:
+    """The header at `position`, taken as it stands: nothing is checked, and the batch may go beyond the buffer."""
+    base_offset, length, leader_epoch, magic, crc, attributes, last_delta, *rest = _HEADER.unpack_from(data, position)
+    return Batch(
+        position,
+        LOG_OVERHEAD + length,
+        base_offset,
+        base_offset + last_delta,
+        leader_epoch,
+        magic,
+        crc,
+        attributes,
+        *rest,
+    )
+
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
 
 
 def records_slice(batch: Batch) -> tuple[int, int]:

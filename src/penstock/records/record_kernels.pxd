@@ -1,0 +1,9 @@
+# What the other kernels share with this one.
+ctypedef const unsigned char *Bytes
+
+cdef (Py_ssize_t, long long) read_varint(Bytes data, Py_ssize_t at, Py_ssize_t end, int bits) noexcept nogil
+cdef Py_ssize_t varint_bytes(long long value) noexcept nogil
+cdef Py_ssize_t write_varint(unsigned char *out, Py_ssize_t at, long long value) noexcept nogil
+cdef (
+    Py_ssize_t, long long, int, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t
+) read_record(Bytes data, Py_ssize_t at, Py_ssize_t end) noexcept nogil
