@@ -7,6 +7,7 @@ from setuptools import Extension, setup
 KERNELS = [
     "src/penstock/records/kernels.py",
     "src/penstock/records/record_kernels.py",
+    "src/penstock/records/key_kernels.py",
 ]
 
 

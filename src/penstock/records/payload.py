@@ -221,5 +221,10 @@ def _rewrite(
     return bytes(memoryview(out)[:written])
 
 
+def malformed(status: int) -> str:
+    """A kernel's negative status in words."""
+    return _REASONS[status]
+
+
 def _corrupt(status: int, index: int, record_count: int) -> CorruptRecordError:
     return CorruptRecordError(f"record {index} of {record_count} is malformed: {_REASONS[status]}")

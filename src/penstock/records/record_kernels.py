@@ -46,6 +46,9 @@ def read_varint(
     raw: cython.ulonglong = 0
     group: cython.ulonglong
     shift: cython.int = 0
+    if at < end and data[at] < 0x80:  # nearly always
+        raw = data[at]
+        return at + 1, cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1)
     while at < end:
         group = data[at]
         at += 1
