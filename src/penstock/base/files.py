@@ -154,6 +154,9 @@ class _SystemFile:
             os.close(self._descriptor)
             self._descriptor = -1
 
+    def __del__(self) -> None:
+        self.close()
+
 
 class _SystemMapping:
     __slots__ = ("buffer",)

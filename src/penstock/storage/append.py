@@ -1,0 +1,175 @@
+"""What happens to a client's or a leader's bytes before they are written (rows S3 to S5). Pure: bytes in, bytes out.
+
+`prepare_leader` is safe on any thread: a driver runs it off the loop where `is_heavy` says so (recompression), and gives
+the result to the log in the order of arrival.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from penstock.base.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    MessageTooLargeError,
+    OffsetsOutOfOrderError,
+    UnsupportedForMessageFormatError,
+)
+from penstock.base.files import ReadableBuffer
+from penstock.records import codecs, payload
+from penstock.records.batch import (
+    HEADER_BYTES,
+    Batch,
+    Codec,
+    Scan,
+    Stop,
+    TimestampType,
+    read_header,
+    records_slice,
+    scan,
+)
+from penstock.records.build import rebuild
+from penstock.storage.config import LogConfig
+from penstock.storage.producer_state import Origin
+
+
+class Prepared(NamedTuple):
+    """Batches that a log can take: `data` is writable for a leader, which still sets offsets, epoch and append time."""
+
+    data: bytearray | memoryview
+    batches: list[Batch]
+    max_timestamps: list[int]
+    """Each batch's true largest timestamp, as its records have it."""
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data)
+
+
+_STOP_SENTENCES = {
+    Stop.INCOMPLETE: "the last batch is cut off",
+    Stop.ZEROES: "zeroes follow the last batch",
+    Stop.BAD_MAGIC: "a batch has an unknown magic",
+    Stop.BAD_SIZE: "a batch's length cannot be right",
+    Stop.BAD_CRC: "a batch's CRC does not match",
+    Stop.BAD_COUNT: "a batch's count or offsets cannot be right",
+}
+
+
+def stop_error(found: Scan) -> CorruptRecordError | UnsupportedForMessageFormatError:
+    """The error for bytes that end in something other than a whole batch."""
+    if found.stop is Stop.OLD_MAGIC:
+        return UnsupportedForMessageFormatError("record formats 0 and 1 are not supported; convert them with Kafka 3.x")
+    return CorruptRecordError(f"{_STOP_SENTENCES[found.stop]} (at byte {found.end})")
+
+
+def is_heavy(records: ReadableBuffer, config: LogConfig) -> bool:
+    """Whether preparing these bytes means recompressing them, which has no place on an event loop."""
+    if config.codec is None or len(records) < HEADER_BYTES:
+        return False
+    return read_header(records).attributes & 7 != config.codec
+
+
+def prepare_leader(records: ReadableBuffer, config: LogConfig, origin: Origin, now_ms: int) -> Prepared:
+    """Checks a produced set of batches, whole, and recompresses it where the topic asks. Raises; keeps nothing."""
+    found = scan(records)
+    if found.stop is not Stop.COMPLETE:
+        raise stop_error(found)
+    batches = found.batches
+    if not batches:
+        raise CorruptRecordError("there is no batch to append")
+    if origin is Origin.CLIENT and len(batches) != 1:
+        raise InvalidRecordError(f"a produce request has one batch a partition, this one has {len(batches)}")
+    data = records if isinstance(records, memoryview) and not records.readonly else memoryview(bytearray(records))
+    max_timestamps = []
+    rewritten: list[bytes] = []
+    for batch in batches:
+        _check_batch(batch, config, origin)
+        codec = batch.codec
+        start, end = records_slice(batch)
+        body: ReadableBuffer = data
+        if codec is not Codec.NONE:
+            body = codecs.decompress(codec, data[start:end])
+            start, end = 0, len(body)
+        summary = _validate(batch, body, start, end, config, now_ms)
+        max_timestamps.append(summary.max_timestamp)
+        target = codec if config.codec is None or batch.is_control else config.codec
+        if target is not codec or (codec is not Codec.NONE and not summary.is_sequential):
+            if not rewritten:
+                rewritten += [bytes(data[: batch.position])] if batch.position else []
+            fresh = body[start:end] if summary.is_sequential else payload.renumber(body, start, end, batch.record_count)
+            level = config.codec_level if target is config.codec else None
+            rewritten.append(rebuild(batch, fresh, record_count=batch.record_count, codec=target, level=level))
+        elif rewritten:
+            rewritten.append(bytes(data[batch.position : batch.end_position]))
+    if rewritten:
+        joined = bytearray().join(rewritten)
+        data, batches = memoryview(joined), scan(joined, check_crc=False).batches
+        _check_sizes(batches, config)
+    return Prepared(data, batches, max_timestamps)
+
+
+def _check_batch(batch: Batch, config: LogConfig, origin: Origin) -> None:
+    if batch.size_bytes > config.max_message_bytes:
+        raise MessageTooLargeError(
+            f"a batch of {batch.size_bytes} bytes is larger than max.message.bytes={config.max_message_bytes}"
+        )
+    if origin is not Origin.CLIENT:
+        return
+    if batch.base_offset != 0:
+        raise InvalidRecordError(f"a produced batch starts at offset 0, this one at {batch.base_offset}")
+    if batch.record_count <= 0 or batch.last_offset - batch.base_offset + 1 != batch.record_count:
+        raise InvalidRecordError(
+            f"a batch of {batch.record_count} records spans offsets {batch.base_offset} to {batch.last_offset}"
+        )
+    if batch.is_control:
+        raise InvalidRecordError("clients may not write control records")
+    if batch.has_producer and batch.base_sequence < 0:
+        raise InvalidRecordError(f"producer {batch.producer_id} sent sequence {batch.base_sequence}")
+
+
+def _check_sizes(batches: list[Batch], config: LogConfig) -> None:
+    for batch in batches:
+        if batch.size_bytes > config.max_message_bytes:
+            raise MessageTooLargeError(
+                f"a batch has {batch.size_bytes} bytes after conversion, more than "
+                f"max.message.bytes={config.max_message_bytes}"
+            )
+
+
+def _validate(
+    batch: Batch, body: ReadableBuffer, start: int, end: int, config: LogConfig, now_ms: int
+) -> payload.RecordsSummary:
+    return payload.validate(
+        body,
+        start,
+        end,
+        batch.record_count,
+        base_timestamp=batch.base_timestamp,
+        now_ms=now_ms,
+        before_max_ms=config.timestamp_before_max_ms,
+        after_max_ms=config.timestamp_after_max_ms,
+        require_keys=config.compact and not batch.is_control,
+        timestamp_type=TimestampType.LOG_APPEND_TIME if config.log_append_time else TimestampType.CREATE_TIME,
+        claimed_append_time=batch.max_timestamp if batch.is_log_append_time else None,
+    )
+
+
+def prepare_follower(records: ReadableBuffer, end_offset: int) -> Prepared:
+    """Takes a leader's bytes as they are: the whole batches at their head, whose offsets must rise from the log's end."""
+    found = scan(records)
+    if not found.batches:
+        if found.stop in (Stop.COMPLETE, Stop.INCOMPLETE):
+            return Prepared(memoryview(bytearray()), [], [])
+        raise stop_error(found)
+    expected = end_offset
+    for batch in found.batches:
+        if batch.base_offset < expected:
+            raise OffsetsOutOfOrderError(
+                f"a batch starts at offset {batch.base_offset}; the log's end is {expected}"
+                if batch is found.batches[0]
+                else f"a batch at offset {batch.base_offset} follows one that ends at {expected - 1}"
+            )
+        expected = batch.last_offset + 1
+    data = memoryview(records)[: found.end]
+    return Prepared(data, found.batches, [batch.max_timestamp for batch in found.batches])

@@ -1,0 +1,372 @@
+"""Opening a partition's directory (rows S15 and S16): clean up what a crash left, load, recover if need be.
+
+The order of clean-up, each step safe to be cut and run again:
+1. `.deleted` goes. `.cleaned` goes, and with it every `.swap` at or above its offset: that compaction never ended.
+2. A `.swap` is completed: the segments it replaces go, then it loses its suffix.
+3. Indexes and snapshots without a log go; a missing index is rebuilt when it is used.
+4. After an unclean stop, segments from the recovery point on are recovered; what follows a cut is renamed `.cut`.
+5. Producers come from the newest good snapshot and the batches after it; epochs are trimmed to the log.
+There is always an active segment at the end, and no input makes this fail twice in the same way.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import NamedTuple
+
+from penstock.base.clock import Clock
+from penstock.base.errors import CorruptFileError
+from penstock.base.files import Files
+from penstock.base.ids import TopicPartition
+from penstock.base.jobs import InlineJobs, Jobs
+from penstock.storage import checkpoints, names
+from penstock.storage.config import LogConfig
+from penstock.storage.leader_epochs import LeaderEpochs
+from penstock.storage.log import Log
+from penstock.storage.partition_log import DirectoryHealth, PartitionLog
+from penstock.storage.producer_replay import replay, restore_snapshot
+from penstock.storage.producer_snapshot import Snapshots
+from penstock.storage.producer_state import Producers
+from penstock.storage.recovery import SegmentReport, recover_segment
+from penstock.storage.segment import ActiveSegment, OpenFiles, Segment
+from penstock.storage.transaction_index import AbortedTransaction, TransactionIndex
+
+
+class LoadRequest(NamedTuple):
+    """What is known of a partition before its directory is opened."""
+
+    partition: TopicPartition
+    directory: str
+    config: LogConfig
+    clean: bool
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    high_watermark: int = 0
+    gaps_are_holes: bool = False
+    """Whether a gap between two unflushed segments means lost data (any topic that is not compacted)."""
+
+
+class LoadReport(NamedTuple):
+    """What opening a partition did, for people and metrics."""
+
+    partition: TopicPartition
+    segments: int
+    recovered: list[SegmentReport]
+    cut_segments: list[int]
+    end_offset: int
+
+
+class _Names(NamedTuple):
+    logs: list[int]
+    snapshots: list[int]
+
+
+def clean_up(files: Files, directory: str) -> _Names:
+    """Steps 1 to 3: afterwards every file is a segment's, a snapshot or a checkpoint."""
+    _remove_unfinished(files, directory)
+    _complete_swaps(files, directory)
+    found = [parsed for parsed in map(names.parse_segment_file, files.list(directory)) if parsed is not None]
+    logs = sorted(base for base, kind, _ in found if kind == names.LOG)
+    known = set(logs)
+    for base, kind, _ in found:
+        if kind in (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX) and base not in known:
+            files.remove(f"{directory}/{names.segment_file(base, kind)}")
+    snapshots = sorted(base for base, kind, _ in found if kind == names.SNAPSHOT)
+    return _Names(logs, snapshots)
+
+
+def _remove_unfinished(files: Files, directory: str) -> None:
+    cleaned_from: int | None = None
+    swaps = []
+    for name in files.list(directory):
+        if name.endswith(".tmp"):
+            files.remove(f"{directory}/{name}")
+            continue
+        parsed = names.parse_segment_file(name)
+        if parsed is None:
+            continue
+        base, _, suffix = parsed
+        if suffix == names.CLEANED:
+            cleaned_from = base if cleaned_from is None else min(base, cleaned_from)
+        if suffix in (names.CLEANED, names.DELETED):
+            files.remove(f"{directory}/{name}")
+        elif suffix == names.SWAP:
+            swaps.append((base, name))
+    if cleaned_from is not None:
+        for base, name in swaps:
+            if base >= cleaned_from:
+                files.remove(f"{directory}/{name}")
+
+
+def _complete_swaps(files: Files, directory: str) -> None:
+    """The segments a swap replaces are those from its base to its end; they go before it takes its name."""
+    listed = [(name, names.parse_segment_file(name)) for name in files.list(directory)]
+    swaps = [(name, parsed) for name, parsed in listed if parsed is not None and parsed[2] == names.SWAP]
+    if not swaps:
+        return
+    ranges = []
+    for _name, (base, kind, _) in swaps:
+        if kind == names.LOG:
+            segment = Segment(files, directory, base, 0, OpenFiles(), suffix=names.SWAP)
+            segment.size_bytes = files.size(segment.path(names.LOG))
+            ranges.append((base, max(segment_end(segment), base + 1)))
+            segment.close()
+    if ranges:
+        low, high = min(base for base, _ in ranges), max(end for _, end in ranges)
+        for name, parsed in listed:
+            if parsed is None or parsed[2] or parsed[1] == names.SNAPSHOT:
+                continue
+            if low <= parsed[0] < high:
+                files.remove(f"{directory}/{name}")
+    for name, (_base, kind, _) in sorted(swaps, key=lambda item: item[1][1] == names.LOG):
+        if ranges or kind == names.LOG:
+            files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(names.SWAP)}")
+        else:
+            files.remove(f"{directory}/{name}")  # an index whose log has its name already, or never had one
+    files.sync_directory(directory)
+
+
+def segment_end(segment: Segment) -> int:
+    """One past the last offset, by walking every header: for files whose indexes cannot be trusted."""
+    end_offset = segment.base_offset
+    try:
+        for batch in segment.headers(0):
+            if batch.end_position > segment.size_bytes:
+                break
+            end_offset = batch.last_offset + 1
+    except CorruptFileError:
+        pass
+    return end_offset
+
+
+def load_partition(
+    request: LoadRequest,
+    files: Files,
+    clock: Clock,
+    health: DirectoryHealth,
+    open_files: OpenFiles,
+    *,
+    jobs: Jobs | None = None,
+    jitter_ms: int = 0,
+    progress: Callable[[SegmentReport], None] = lambda _report: None,
+) -> tuple[PartitionLog, LoadReport]:
+    """Opens one partition's directory; see the module for the order."""
+    directory, config = request.directory, request.config
+    found = clean_up(files, directory)
+    bases = found.logs
+    unclean = [] if request.clean else _unflushed(bases, request.recovery_point)
+    damaged = [] if unclean else _active_without_index(files, directory, bases)
+    reports: list[SegmentReport] = []
+    cut: list[int] = []
+    for report in (jobs or InlineJobs()).run(
+        partial(recover_segment, files, directory, base, config.index_interval_bytes) for base in unclean or damaged
+    ):
+        if cut:
+            continue
+        hole = bool(reports) and request.gaps_are_holes and reports[-1].end_offset != report.base_offset
+        if hole:
+            cut = [base for base in bases if base >= report.base_offset]
+            continue
+        reports.append(report)
+        progress(report)
+        if report.reason and report.cut_bytes:
+            cut = [base for base in bases if base > report.base_offset]
+    _set_aside(files, directory, cut)
+    bases = [base for base in bases if base not in set(cut)]
+    partition_log = _assemble(request, files, clock, health, open_files, bases, found.snapshots, reports, jitter_ms)
+    return partition_log, LoadReport(request.partition, len(bases), reports, cut, partition_log.end_offset)
+
+
+def _unflushed(bases: list[int], recovery_point: int) -> list[int]:
+    below = [base for base in bases if base <= recovery_point]
+    return [base for base in bases if base > recovery_point or base == below[-1]] if below else list(bases)
+
+
+def _active_without_index(files: Files, directory: str, bases: list[int]) -> list[int]:
+    """The last segment needs its indexes at once; one that lost them is walked even after a clean stop."""
+    if not bases:
+        return []
+    missing = [
+        kind
+        for kind in (names.OFFSET_INDEX, names.TIME_INDEX)
+        if not files.exists(f"{directory}/{names.segment_file(bases[-1], kind)}")
+    ]
+    return [bases[-1]] if missing else []
+
+
+def _set_aside(files: Files, directory: str, bases: Iterable[int]) -> None:
+    """Renames segments behind a cut to `.cut`, newest first; their indexes are of no use to anyone."""
+    for base in sorted(bases, reverse=True):
+        for kind in (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX, names.SNAPSHOT):
+            path = f"{directory}/{names.segment_file(base, kind)}"
+            if files.exists(path):
+                files.remove(path)
+        path = f"{directory}/{names.segment_file(base, names.LOG)}"
+        files.rename(path, path + names.CUT)
+
+
+def _assemble(
+    request: LoadRequest,
+    files: Files,
+    clock: Clock,
+    health: DirectoryHealth,
+    open_files: OpenFiles,
+    bases: list[int],
+    snapshot_offsets: list[int],
+    reports: list[SegmentReport],
+    jitter_ms: int,
+) -> PartitionLog:
+    directory, config = request.directory, request.config
+    log = _open_log(request, files, clock, open_files, bases, reports)
+    log_start_offset = max(request.log_start_offset, log.segments[0].base_offset)
+    if log.end.offset < log_start_offset:  # KAFKA-10101: what remains lies below the start
+        log.restart_at(log_start_offset, clock.wall_ms())
+        reports = []
+        snapshot_offsets = _drop_snapshots(files, directory, snapshot_offsets)
+    end_offset = log.end.offset
+    epochs = _load_epochs(files, directory, reports, log_start_offset, end_offset)
+    snapshots = Snapshots(files, directory, snapshot_offsets)
+    producers = _load_producers(files, directory, log, snapshots, reports, log_start_offset)
+    recovery_point = end_offset if request.clean else request.recovery_point
+    recovery_point = min(max(recovery_point, log_start_offset), end_offset)
+    high_watermark = min(max(request.high_watermark, log_start_offset), end_offset)
+    producers.passed_high_watermark(high_watermark)
+    return PartitionLog(
+        partition=request.partition,
+        topic_id=_topic_id(files, directory),
+        config=config,
+        files=files,
+        clock=clock,
+        health=health,
+        log=log,
+        producers=producers,
+        snapshots=snapshots,
+        epochs=epochs,
+        log_start_offset=log_start_offset,
+        recovery_point=recovery_point,
+        high_watermark=high_watermark,
+        jitter_ms=jitter_ms,
+    )
+
+
+def _open_log(
+    request: LoadRequest,
+    files: Files,
+    clock: Clock,
+    open_files: OpenFiles,
+    bases: list[int],
+    reports: list[SegmentReport],
+) -> Log:
+    directory, config = request.directory, request.config
+    segments = [
+        Segment(files, directory, base, files.size(f"{directory}/{names.segment_file(base, names.LOG)}"), open_files)
+        for base in bases[:-1]
+    ]
+    active_base = bases[-1] if bases else request.log_start_offset
+    active = ActiveSegment(
+        files,
+        directory,
+        active_base,
+        open_files,
+        index_interval_bytes=config.index_interval_bytes,
+        index_bytes_max=config.segment_index_bytes,
+        created_ms=clock.wall_ms(),
+        preallocate_bytes=config.segment_bytes if config.preallocate and not bases else 0,
+    )
+    if not bases and config.preallocate:
+        active.size_bytes = 0
+    known = {report.base_offset: report for report in reports}
+    if active_base in known:
+        end_offset = known[active_base].end_offset
+    else:
+        end_offset = active.end_offset()
+    return Log(files, directory, config, open_files, segments, active, end_offset)
+
+
+def _drop_snapshots(files: Files, directory: str, offsets: list[int]) -> list[int]:
+    for offset in offsets:
+        files.remove(f"{directory}/{names.segment_file(offset, names.SNAPSHOT)}")
+    return []
+
+
+def _load_epochs(
+    files: Files, directory: str, reports: list[SegmentReport], log_start_offset: int, end_offset: int
+) -> LeaderEpochs:
+    """The checkpoint's epochs, those of recovered segments in place of what it says of them."""
+    try:
+        epochs = LeaderEpochs(checkpoints.read_epochs(files, f"{directory}/{names.LEADER_EPOCHS}"))
+    except CorruptFileError:
+        epochs = LeaderEpochs()
+        epochs.dirty = True
+    if reports:
+        epochs.truncate_from_end(reports[0].base_offset)
+        for report in reports:
+            for entry in report.epochs:
+                if entry.epoch > epochs.latest:
+                    epochs.assign(entry.epoch, entry.start_offset)
+    epochs.truncate_from_end(end_offset)
+    epochs.truncate_from_start(log_start_offset)
+    return epochs
+
+
+def _load_producers(
+    files: Files,
+    directory: str,
+    log: Log,
+    snapshots: Snapshots,
+    reports: list[SegmentReport],
+    log_start_offset: int,
+) -> Producers:
+    """Snapshot, replay of unrecovered segments after it, then the recovered ones, whose transaction indexes are rebuilt."""
+    producers = Producers()
+    end_offset = log.end.offset
+    for offset in [found for found in snapshots.offsets if found > end_offset]:
+        snapshots.remove(offset)
+    recovered_from = reports[0].base_offset if reports else end_offset
+    start_offset = restore_snapshot(producers, snapshots, recovered_from)
+    start_offset = max(start_offset, log_start_offset)
+    for segment in log.from_offset(start_offset):
+        if segment.base_offset < recovered_from:
+            replay(producers, segment, start_offset)
+    for report in reports:
+        _apply_notes(files, directory, producers, report, start_offset)
+    producers.map_end_offset = end_offset
+    _drop_stray_snapshots(snapshots, log, end_offset)
+    return producers
+
+
+def _apply_notes(files: Files, directory: str, producers: Producers, report: SegmentReport, start_offset: int) -> None:
+    path = f"{directory}/{names.segment_file(report.base_offset, names.TRANSACTION_INDEX)}"
+    if files.exists(path):
+        files.remove(path)
+    index = TransactionIndex(files, path)
+    for batch, marker in report.producers:
+        if batch.base_offset < start_offset:
+            continue
+        completed = producers.update(batch, marker)
+        if completed is None:
+            continue
+        if completed.aborted:
+            stable = producers.last_stable_offset_after(completed)
+            index.append(
+                AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+            )
+        producers.complete(completed)
+    index.sync()
+    index.close()
+
+
+def _drop_stray_snapshots(snapshots: Snapshots, log: Log, end_offset: int) -> None:
+    """Snapshots belong at segment bases and at the end; others were left by segments that are gone."""
+    wanted = {segment.base_offset for segment in log.segments} | {end_offset}
+    for offset in [found for found in snapshots.offsets if found not in wanted]:
+        snapshots.remove(offset)
+
+
+def _topic_id(files: Files, directory: str) -> uuid.UUID | None:
+    try:
+        return checkpoints.read_topic_id(files, directory)
+    except CorruptFileError:
+        return None

@@ -1,0 +1,333 @@
+"""Log directories (row S17): where partitions live, who may open them, and what is remembered between starts.
+
+Per directory: `.lock` keeps other processes out; `.kafka_cleanshutdown` says that everything was flushed (removed before
+anything is loaded, so that a crash while loading counts as unclean, KAFKA-10471); four checkpoints hold recovery points,
+high watermarks, log starts and how far compaction came. A directory that fails goes offline, and the others go on.
+Who may call: the app, from one thread; loading and recovery run on the threads of `jobs`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from penstock.base.clock import Clock
+from penstock.base.errors import CorruptFileError, LogDirectoryError, PenstockError, StorageError
+from penstock.base.files import Files, Lock
+from penstock.base.ids import TopicPartition, check_topic_name
+from penstock.base.jobs import InlineJobs, Jobs
+from penstock.storage import checkpoints, names
+from penstock.storage.config import LogConfig, log_config
+from penstock.storage.load import LoadReport, LoadRequest, load_partition
+from penstock.storage.partition_log import DirectoryHealth, PartitionLog
+from penstock.storage.recovery import SegmentReport
+from penstock.storage.segment import OpenFiles
+
+_KNOWN_DIRECTORIES = frozenset({"__cluster_metadata-0", "lost+found"})
+
+
+class DirectoryState:
+    """One log directory that is open."""
+
+    __slots__ = ("cleaner_offsets", "health", "lock", "path", "was_clean")
+
+    def __init__(self, path: str, lock: Lock) -> None:
+        self.path = path
+        self.lock = lock
+        self.health = DirectoryHealth(path)
+        self.was_clean = False
+        self.cleaner_offsets: dict[TopicPartition, int] = {}
+
+
+class _Remembered(NamedTuple):
+    recovery_points: dict[TopicPartition, int]
+    high_watermarks: dict[TopicPartition, int]
+    log_starts: dict[TopicPartition, int]
+
+
+class LogDirectories:
+    """All logs of a broker. `open` loads them; `close` flushes them and leaves the clean marker."""
+
+    def __init__(
+        self,
+        paths: Iterable[str],
+        files: Files,
+        clock: Clock,
+        *,
+        config_for: Callable[[TopicPartition], LogConfig] | None = None,
+        jobs: Jobs | None = None,
+        new_id: Callable[[], uuid.UUID] = uuid.uuid4,
+        jitter_for: Callable[[LogConfig], int] = lambda _config: 0,
+        open_segments_max: int = 512,
+    ) -> None:
+        self._files = files
+        self._clock = clock
+        self._config_for = config_for or (lambda _partition: log_config())
+        self._jobs = jobs or InlineJobs()
+        self._new_id = new_id
+        self._jitter_for = jitter_for
+        self._open_files = OpenFiles(open_segments_max)
+        self._paths = list(paths)
+        self.directories: list[DirectoryState] = []
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self._home: dict[TopicPartition, DirectoryState] = {}
+        self.offline: dict[str, str] = {}
+        """Directories that could not be opened or failed, and why."""
+
+    # Opening.
+    def open(self, progress: Callable[[TopicPartition, SegmentReport], None] = lambda _p, _r: None) -> list[LoadReport]:
+        """Locks and loads every directory. One that cannot be used goes offline; with none left it is an error."""
+        reports: list[LoadReport] = []
+        for path in self._paths:
+            try:
+                reports += self._open_directory(path.rstrip("/") or "/", progress)
+            except OSError as error:
+                self.offline[path] = f"log directory {path} cannot be used: {error}"
+        if not self.directories:
+            raise LogDirectoryError("; ".join(self.offline.values()) or "no log directory is configured")
+        return reports
+
+    def _open_directory(self, path: str, progress: Callable[[TopicPartition, SegmentReport], None]) -> list[LoadReport]:
+        files = self._files
+        if not files.exists(path):
+            files.make_directory(path)
+        elif not files.is_directory(path):
+            raise LogDirectoryError(f"{path} is not a directory")
+        partitions = self._partitions_in(path)
+        state = DirectoryState(path, files.lock(f"{path}/{names.LOCK}"))
+        try:
+            marker = f"{path}/{names.CLEAN_SHUTDOWN}"
+            state.was_clean = files.exists(marker)
+            if state.was_clean:
+                files.remove(marker)
+                files.sync_directory(path)
+            remembered = self._remembered(path)
+            state.cleaner_offsets = self._read_offsets(f"{path}/{names.CLEANER_OFFSETS}")
+            requests = [self._request(path, partition, state.was_clean, remembered) for partition in partitions]
+            reports = []
+            for log, report in self._load(requests, state, progress):
+                self.logs[log.partition] = log
+                self._home[log.partition] = state
+                reports.append(report)
+        except BaseException:
+            state.lock.release()
+            raise
+        self.directories.append(state)
+        return reports
+
+    def _load(
+        self,
+        requests: list[LoadRequest],
+        state: DirectoryState,
+        progress: Callable[[TopicPartition, SegmentReport], None],
+    ) -> Iterable[tuple[PartitionLog, LoadReport]]:
+        """One partition's segments are spread over the threads, or many partitions: whichever there is more of."""
+        spread_partitions = len(requests) > 1
+        loads = [
+            partial(
+                load_partition,
+                request,
+                self._files,
+                self._clock,
+                state.health,
+                self._open_files,
+                jobs=InlineJobs() if spread_partitions else self._jobs,
+                jitter_ms=self._jitter_for(request.config),
+                progress=partial(progress, request.partition),
+            )
+            for request in requests
+        ]
+        return (self._jobs if spread_partitions else InlineJobs()).run(loads)
+
+    def _partitions_in(self, path: str) -> list[TopicPartition]:
+        """Partitions of a directory; deleted ones are removed. A directory that is nobody's means: not a log directory."""
+        files = self._files
+        partitions = []
+        for name in files.list(path):
+            if not files.is_directory(f"{path}/{name}") or name in _KNOWN_DIRECTORIES:
+                continue
+            if names.is_deleted_directory(name):
+                self._remove_tree(f"{path}/{name}")
+                continue
+            if names.is_future_directory(name):
+                continue
+            partition = names.parse_partition_directory(name)
+            if partition is None:
+                raise LogDirectoryError(
+                    f"{path} is not a log directory: it holds {name!r}, which no partition is called; choose another"
+                )
+            if partition in self._home:
+                raise LogDirectoryError(
+                    f"{partition} lies in {self._home[partition].path} and in {path}; remove the one that is stale"
+                )
+            partitions.append(partition)
+        return partitions
+
+    def _read_offsets(self, path: str) -> dict[TopicPartition, int]:
+        """A checkpoint that cannot be read is the same as none: recovery from 0, high watermarks from the start."""
+        try:
+            return checkpoints.read_offsets(self._files, path)
+        except CorruptFileError:
+            return {}
+
+    def _remembered(self, path: str) -> _Remembered:
+        return _Remembered(
+            self._read_offsets(f"{path}/{names.RECOVERY_POINTS}"),
+            self._read_offsets(f"{path}/{names.HIGH_WATERMARKS}"),
+            self._read_offsets(f"{path}/{names.LOG_STARTS}"),
+        )
+
+    def _request(self, path: str, partition: TopicPartition, clean: bool, remembered: _Remembered) -> LoadRequest:
+        config = self._config_for(partition)
+        return LoadRequest(
+            partition=partition,
+            directory=f"{path}/{names.partition_directory(partition)}",
+            config=config,
+            clean=clean,
+            recovery_point=remembered.recovery_points.get(partition, 0),
+            log_start_offset=remembered.log_starts.get(partition, 0),
+            high_watermark=remembered.high_watermarks.get(partition, 0),
+            gaps_are_holes=not config.compact,
+        )
+
+    # Partitions.
+    def get(self, partition: TopicPartition) -> PartitionLog | None:
+        return self.logs.get(partition)
+
+    def create(
+        self,
+        partition: TopicPartition,
+        config: LogConfig,
+        topic_id: uuid.UUID | None = None,
+        directory: str | None = None,
+    ) -> PartitionLog:
+        """A new partition's log, in the named directory or the one with the fewest."""
+        assert partition not in self.logs
+        check_topic_name(partition.topic)
+        state = self._choose(directory)
+        path = f"{state.path}/{names.partition_directory(partition)}"
+        try:
+            if not self._files.exists(path):
+                self._files.make_directory(path)
+            if topic_id is not None:
+                checkpoints.write_topic_id(self._files, path, topic_id)
+            self._files.sync_directory(state.path)
+            log, _ = load_partition(
+                LoadRequest(partition, path, config, clean=True),
+                self._files,
+                self._clock,
+                state.health,
+                self._open_files,
+                jitter_ms=self._jitter_for(config),
+            )
+        except OSError as error:
+            raise state.health.fail(error) from error
+        log.topic_id = topic_id
+        self.logs[partition] = log
+        self._home[partition] = state
+        return log
+
+    def _choose(self, directory: str | None) -> DirectoryState:
+        usable = [state for state in self.directories if state.health.failure is None]
+        if directory is not None:
+            usable = [state for state in usable if state.path == directory]
+        if not usable:
+            raise StorageError("every log directory is offline" if directory is None else f"{directory} is offline")
+        homes = list(self._home.values())
+        return min(usable, key=homes.count)
+
+    def home(self, partition: TopicPartition) -> DirectoryState:
+        return self._home[partition]
+
+    def delete(self, partition: TopicPartition) -> Callable[[], None]:
+        """Takes a partition out and renames its directory `-delete`; the returned job removes it, off the loop."""
+        log = self.logs.pop(partition)
+        state = self._home.pop(partition)
+        log.epoch += 1
+        log.abandon()
+        target = f"{state.path}/{names.deleted_directory(partition, self._new_id())}"
+        try:
+            self._files.rename(log.directory, target)
+            self._files.sync_directory(state.path)
+        except OSError as error:
+            raise state.health.fail(error) from error
+        state.cleaner_offsets.pop(partition, None)
+        return partial(self._remove_tree, target)
+
+    def _remove_tree(self, path: str) -> None:
+        for name in self._files.list(path):
+            self._files.remove(f"{path}/{name}")
+        self._files.remove_directory(path)
+
+    def truncate(self, partition: TopicPartition, offset: int) -> None:
+        """Cuts a follower's log, and writes the lower recovery point before anything can be appended over it."""
+        self.logs[partition].truncate(offset)
+        self.checkpoint_recovery_points(self._home[partition])
+
+    # Checkpoints.
+    def _of(self, state: DirectoryState) -> Mapping[TopicPartition, PartitionLog]:
+        return {partition: log for partition, log in self.logs.items() if self._home[partition] is state}
+
+    def _write(self, state: DirectoryState, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        try:
+            checkpoints.write_offsets(self._files, f"{state.path}/{name}", offsets)
+        except OSError as error:
+            raise state.health.fail(error) from error
+
+    def checkpoint_recovery_points(self, state: DirectoryState) -> None:
+        offsets = {partition: log.recovery_point for partition, log in self._of(state).items()}
+        self._write(state, names.RECOVERY_POINTS, offsets)
+
+    def checkpoint_high_watermarks(self, state: DirectoryState) -> None:
+        offsets = {partition: log.high_watermark for partition, log in self._of(state).items()}
+        self._write(state, names.HIGH_WATERMARKS, offsets)
+
+    def checkpoint_log_starts(self, state: DirectoryState) -> None:
+        """Only starts that the segments' own names do not tell."""
+        offsets = {
+            partition: log.log_start_offset
+            for partition, log in self._of(state).items()
+            if log.log_start_offset > log.log.segments[0].base_offset
+        }
+        self._write(state, names.LOG_STARTS, offsets)
+
+    def checkpoint_cleaner_offsets(self, state: DirectoryState) -> None:
+        self._write(state, names.CLEANER_OFFSETS, state.cleaner_offsets)
+
+    def checkpoint(self) -> None:
+        """All four, of every directory that is online."""
+        for state in self.directories:
+            if state.health.failure is None:
+                self.checkpoint_recovery_points(state)
+                self.checkpoint_high_watermarks(state)
+                self.checkpoint_log_starts(state)
+                if state.cleaner_offsets:
+                    self.checkpoint_cleaner_offsets(state)
+
+    # Ending.
+    def close(self) -> list[str]:
+        """Flushes every log; a directory gets its clean marker only if all of its logs closed well. Returns complaints."""
+        complaints = []
+        for state in self.directories:
+            try:
+                for log in self._of(state).values():
+                    for path in log.take_due_deletes(everything=True):
+                        if self._files.exists(path):
+                            self._files.remove(path)
+                    log.close()
+                self.checkpoint_recovery_points(state)
+                self.checkpoint_high_watermarks(state)
+                self.checkpoint_log_starts(state)
+                if state.cleaner_offsets:
+                    self.checkpoint_cleaner_offsets(state)
+                checkpoints.write_clean_marker(self._files, state.path)
+            except (OSError, PenstockError) as error:
+                complaints.append(str(error))
+            finally:
+                state.lock.release()
+        self.directories = []
+        self.logs = {}
+        self._home = {}
+        return complaints

@@ -1,0 +1,623 @@
+"""One partition's log: the only place that joins segments, producer state and leader epochs.
+
+Invariants, asserted in `_check`:
+- log start <= recovery point <= end (LEO);
+- log start <= LSO <= HW <= end; the HW never falls but by truncation;
+- the producers' state is that of the batches below the end.
+Who may call: one thread at a time (the broker's loop). Threads get jobs (`flush_job`, `compaction`), which hold what they
+need and change nothing here until they are handed back.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from penstock.base.clock import Clock
+from penstock.base.errors import OffsetOutOfRangeError, RecordListTooLargeError, StorageError
+from penstock.base.files import Files, ReadableBuffer
+from penstock.base.ids import TopicPartition
+from penstock.records import codecs, payload
+from penstock.records.batch import Batch, Codec, assign, assign_create_time
+from penstock.storage.append import Prepared, prepare_follower, prepare_leader
+from penstock.storage.config import LogConfig
+from penstock.storage.flush import FlushJob
+from penstock.storage.leader_epochs import LeaderEpochs
+from penstock.storage.log import Log, LogRead, Place
+from penstock.storage.producer_replay import end_marker, replay, restore_snapshot
+from penstock.storage.producer_snapshot import Snapshots
+from penstock.storage.producer_state import CompletedTransaction, EndMarker, Origin, ProducerBatch, Producers
+from penstock.storage.segment import FileSlice, Segment
+from penstock.storage.transaction_index import AbortedTransaction
+
+
+class Bound(Enum):
+    """How far a reader may see."""
+
+    HIGH_WATERMARK = "high_watermark"
+    LAST_STABLE = "last_stable"
+    LOG_END = "log_end"
+
+
+class AppendResult(NamedTuple):
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """-1 where the producer's timestamps stand."""
+    log_start_offset: int
+    duplicate: bool
+    flush_due: bool
+    """`flush.messages` is reached: the answer and the high watermark wait for the partition's flush."""
+
+
+class ReadResult(NamedTuple):
+    slice: FileSlice | None
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: list[AbortedTransaction] | None
+    """For a reader bounded by LAST_STABLE: aborted transactions in what was read; None for the others."""
+
+
+class FoundOffset(NamedTuple):
+    """An answer to a question about timestamps."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class DirectoryHealth:
+    """Shared by the logs of one directory: the first I/O error takes all of it offline, and nothing is appended after."""
+
+    __slots__ = ("failure", "path")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.failure: str | None = None
+
+    def fail(self, error: OSError) -> StorageError:
+        if self.failure is None:
+            self.failure = f"log directory {self.path} is offline: {error}"
+        return StorageError(self.failure)
+
+    def check(self) -> None:
+        if self.failure is not None:
+            raise StorageError(self.failure)
+
+
+class PartitionLog:
+    def __init__(
+        self,
+        *,
+        partition: TopicPartition,
+        topic_id: uuid.UUID | None,
+        config: LogConfig,
+        files: Files,
+        clock: Clock,
+        health: DirectoryHealth,
+        log: Log,
+        producers: Producers,
+        snapshots: Snapshots,
+        epochs: LeaderEpochs,
+        log_start_offset: int,
+        recovery_point: int,
+        high_watermark: int,
+        jitter_ms: int = 0,
+    ) -> None:
+        self.partition = partition
+        self.topic_id = topic_id
+        self._files = files
+        self._clock = clock
+        self._health = health
+        self.log = log
+        self.producers = producers
+        self.snapshots = snapshots
+        self.leader_epochs = epochs
+        self._log_start_offset = log_start_offset
+        self._recovery_point = recovery_point
+        self._high_watermark = log.place(high_watermark)
+        self._last_stable: Place | None = None
+        self._jitter_ms = jitter_ms
+        self._last_flush_ms = clock.monotonic_ms()
+        self.pending_deletes: list[tuple[int, list[str]]] = []
+        """(monotonic ms when due, paths) of files renamed `.deleted`."""
+        self.epoch = 0
+        """Rises when segments are removed, replaced or truncated: a job's result from before is dropped."""
+        self._check()
+
+    # Offsets (row S12).
+    @property
+    def config(self) -> LogConfig:
+        return self.log.config
+
+    def update_config(self, config: LogConfig) -> None:
+        self.log.config = config
+
+    @property
+    def directory(self) -> str:
+        return self.log.directory
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._log_start_offset
+
+    @property
+    def recovery_point(self) -> int:
+        return self._recovery_point
+
+    @property
+    def high_watermark(self) -> int:
+        return self._high_watermark.offset
+
+    @property
+    def end_offset(self) -> int:
+        return self.log.end.offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self._last_stable_place().offset
+
+    def _last_stable_place(self) -> Place:
+        unstable = self.producers.first_unstable_offset
+        if unstable is None or unstable >= self._high_watermark.offset:
+            return self._high_watermark
+        unstable = max(unstable, self._log_start_offset)
+        if self._last_stable is None or self._last_stable.offset != unstable:
+            self._last_stable = self.log.place(unstable)
+        return self._last_stable
+
+    def _check(self) -> None:
+        start, end = self._log_start_offset, self.log.end.offset
+        assert start <= self._recovery_point <= end, (start, self._recovery_point, end)
+        assert start <= self.last_stable_offset <= self._high_watermark.offset <= end, (
+            start,
+            self.last_stable_offset,
+            self._high_watermark.offset,
+            end,
+        )
+
+    def set_high_watermark(self, offset: int) -> bool:
+        """Moves the high watermark, never back and never past the end; says whether it moved."""
+        end = self.log.end
+        if offset > end.offset:
+            offset = end.offset
+        if offset <= self._high_watermark.offset:
+            return False
+        self._high_watermark = end if offset == end.offset else self.log.place(offset)
+        self.producers.passed_high_watermark(offset)
+        return True
+
+    # Appending (row S21).
+    def append_as_leader(
+        self, records: ReadableBuffer, *, leader_epoch: int, origin: Origin = Origin.CLIENT
+    ) -> AppendResult:
+        """Appends one produced set of batches. An error from before the write leaves the log as it was."""
+        prepared = prepare_leader(records, self.log.config, origin, self._clock.wall_ms())
+        return self.append_prepared(prepared, leader_epoch=leader_epoch, origin=origin)
+
+    def append_prepared(self, prepared: Prepared, *, leader_epoch: int, origin: Origin = Origin.CLIENT) -> AppendResult:
+        """The rest of a leader's append, for bytes that `prepare_leader` has passed, in order of arrival."""
+        self._health.check()
+        now_ms = self._clock.wall_ms()
+        batches = self._assign(prepared, leader_epoch, now_ms)
+        self._check_set_size(prepared.size_bytes)
+        markers = self._markers(prepared.data, batches)
+        duplicate = self._check_producers(batches, markers, origin)
+        append_time_ms = now_ms if self.log.config.log_append_time else -1
+        if duplicate is not None:
+            return AppendResult(
+                duplicate.base_offset, duplicate.last_offset, duplicate_time(duplicate, append_time_ms),
+                self._log_start_offset, True, False,
+            )  # fmt: skip
+        self._write(prepared.data, batches, markers, now_ms)
+        return AppendResult(
+            batches[0].base_offset, batches[-1].last_offset, append_time_ms, self._log_start_offset, False,
+            self._flush_due(),
+        )  # fmt: skip
+
+    def append_as_follower(self, records: ReadableBuffer) -> AppendResult:
+        """Appends a leader's bytes as they are; a cut-off or corrupt tail is left out (row S5)."""
+        self._health.check()
+        prepared = prepare_follower(records, self.log.end.offset)
+        batches = prepared.batches
+        if not batches:
+            end_offset = self.log.end.offset
+            return AppendResult(end_offset, end_offset - 1, -1, self._log_start_offset, False, False)
+        self._check_set_size(prepared.size_bytes)
+        self._write(prepared.data, batches, self._markers(prepared.data, batches), self._clock.wall_ms())
+        return AppendResult(
+            batches[0].base_offset, batches[-1].last_offset, -1, self._log_start_offset, False, self._flush_due()
+        )
+
+    def _assign(self, prepared: Prepared, leader_epoch: int, now_ms: int) -> list[Batch]:
+        """Sets offsets, leader epoch and timestamps in the bytes; the batches as they will stand in the log."""
+        offset = self.log.end.offset
+        assigned = []
+        append_time_ms = now_ms if self.log.config.log_append_time else -1
+        for batch, max_timestamp in zip(prepared.batches, prepared.max_timestamps, strict=True):
+            last_offset = offset + batch.last_offset - batch.base_offset
+            if append_time_ms >= 0:
+                assign(prepared.data, batch.position, offset, leader_epoch, append_time_ms)
+                max_timestamp = append_time_ms
+            else:
+                assign_create_time(prepared.data, batch.position, offset, leader_epoch, max_timestamp)
+            position, size_bytes, _, _, _, magic, crc, attributes, base_timestamp, _, *producer = batch
+            assigned.append(
+                Batch(
+                    position, size_bytes, offset, last_offset, leader_epoch, magic, crc, attributes, base_timestamp,
+                    max_timestamp, *producer,
+                )
+            )  # fmt: skip
+            offset = last_offset + 1
+        return assigned
+
+    def _check_set_size(self, size_bytes: int) -> None:
+        if size_bytes > self.log.config.segment_bytes:
+            raise RecordListTooLargeError(
+                f"{size_bytes} bytes of batches are more than segment.bytes={self.log.config.segment_bytes}"
+            )
+
+    def _markers(self, data: ReadableBuffer, batches: list[Batch]) -> dict[int, EndMarker | None]:
+        """What each control batch says, by its base offset."""
+        markers = {}
+        for batch in batches:
+            if batch.attributes & 0x20:
+                markers[batch.base_offset] = end_marker(data, batch)
+        return markers
+
+    def _check_producers(
+        self, batches: list[Batch], markers: dict[int, EndMarker | None], origin: Origin
+    ) -> ProducerBatch | None:
+        for batch in batches:
+            if batch.producer_id < 0:
+                continue
+            marker = markers.get(batch.base_offset)
+            if marker is not None:
+                self.producers.check_marker(batch, marker)
+            duplicate = self.producers.check(batch, origin)
+            if duplicate is not None:
+                return duplicate
+        return None
+
+    def _write(
+        self, data: ReadableBuffer, batches: list[Batch], markers: dict[int, EndMarker | None], now_ms: int
+    ) -> None:
+        """Epochs, roll, bytes, end, producers, transaction index. An I/O error takes the directory offline."""
+        try:
+            self._record_epochs(batches)
+            self._maybe_roll(len(data), batches, now_ms)
+            self.log.append(data, batches)
+            for batch in batches:
+                if batch.producer_id >= 0:
+                    completed = self.producers.update(batch, markers.get(batch.base_offset))
+                    if completed is not None:
+                        self._complete(completed)
+        except OSError as error:
+            raise self._health.fail(error) from error
+        self.producers.map_end_offset = self.log.end.offset
+
+    def _record_epochs(self, batches: list[Batch]) -> None:
+        for batch in batches:
+            if batch.leader_epoch > self.leader_epochs.latest:
+                self.leader_epochs.assign(batch.leader_epoch, batch.base_offset)
+
+    def _maybe_roll(self, size_bytes: int, batches: list[Batch], now_ms: int) -> None:
+        first_offset, last_offset = batches[0].base_offset, batches[-1].last_offset
+        max_timestamp = batches[0].max_timestamp
+        if len(batches) > 1:
+            max_timestamp = max(batch.max_timestamp for batch in batches)
+        if self.log.should_roll(size_bytes, max_timestamp, last_offset, self._jitter_ms, now_ms):
+            self._roll(max(first_offset, self.log.end.offset), now_ms)
+
+    def _roll(self, base_offset: int, now_ms: int) -> None:
+        if self.log.roll(base_offset, now_ms) is not None:
+            self.snapshots.write(base_offset, self.producers.values())
+
+    def roll(self) -> bool:
+        """Begins a new segment now, where the active one holds anything; says whether it did."""
+        if self.log.active.size_bytes == 0:
+            return False
+        try:
+            self._roll(self.log.end.offset, self._clock.wall_ms())
+        except OSError as error:
+            raise self._health.fail(error) from error
+        return True
+
+    def _complete(self, completed: CompletedTransaction) -> None:
+        if completed.aborted:
+            self.log.active.transaction_index.append(
+                AbortedTransaction(
+                    completed.producer_id,
+                    completed.first_offset,
+                    completed.last_offset,
+                    self.producers.last_stable_offset_after(completed),
+                )
+            )
+        self.producers.complete(completed)
+
+    def _flush_due(self) -> bool:
+        return self.log.end.offset - self._recovery_point >= self.log.config.flush_messages
+
+    def assign_epoch(self, epoch: int) -> None:
+        """A new leader writes (epoch, end offset) at once, before any record (KAFKA-7415)."""
+        if epoch > self.leader_epochs.latest:
+            self.leader_epochs.assign(epoch, self.log.end.offset)
+
+    # Reading (row S13).
+    def read(
+        self, offset: int, *, bytes_max: int, bound: Bound = Bound.HIGH_WATERMARK, minimum_one: bool = True
+    ) -> ReadResult:
+        """A slice of the log from the batch that holds `offset`. OffsetOutOfRangeError names the valid range."""
+        self._health.check()
+        end = self.log.end
+        if offset > end.offset or offset < self._log_start_offset:
+            raise OffsetOutOfRangeError(offset, self._log_start_offset, end.offset)
+        if bound is Bound.LOG_END:
+            limit = end
+        elif bound is Bound.HIGH_WATERMARK:
+            limit = self._high_watermark
+        else:
+            limit = self._last_stable_place()
+        committed = bound is Bound.LAST_STABLE
+        found = None
+        try:
+            if offset < limit.offset:
+                found = self.log.read(offset, bytes_max, limit, 2**31 - 1 if minimum_one else 0)
+            aborted = self._aborted(offset, limit, found) if committed else None
+        except OSError as error:
+            raise self._health.fail(error) from error
+        return ReadResult(
+            None if found is None else found.slice,
+            self._high_watermark.offset,
+            self.last_stable_offset,
+            self._log_start_offset,
+            aborted,
+        )
+
+    def _aborted(self, offset: int, limit: Place, found: LogRead | None) -> list[AbortedTransaction]:
+        if found is None:
+            return []
+        upper = found.segment.upper_offset(found.slice.position + found.slice.length)
+        if upper is None:
+            following = self.log.higher(found.segment.base_offset)
+            upper = following.base_offset if following is not None else self.log.end.offset
+        return self.aborted_transactions(offset, min(upper, limit.offset))
+
+    def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Aborted transactions that overlap [first_offset, end_offset)."""
+        collected: list[AbortedTransaction] = []
+        for segment in self.log.from_offset(first_offset):
+            entries, done = segment.transaction_index.collect(first_offset, end_offset)
+            collected += entries
+            if done:
+                break
+        return collected
+
+    # Questions about time (row S8).
+    def offset_for_timestamp(self, timestamp: int) -> FoundOffset | None:
+        """The first record at or after `timestamp`, in offset order; None where no record is that late."""
+        self._health.check()
+        for segment in self.log.segments:
+            if segment.size_bytes and segment.largest.timestamp >= timestamp:
+                found = self._search(segment, timestamp)
+                if found is not None:
+                    return found
+        return None
+
+    def _search(self, segment: Segment, timestamp: int) -> FoundOffset | None:
+        offset_index, time_index = segment.indexes()
+        start_offset = max(time_index.look_up(timestamp).offset, self._log_start_offset)
+        for header in segment.headers(offset_index.look_up(start_offset).position):
+            if header.max_timestamp >= timestamp and header.last_offset >= self._log_start_offset:
+                for offset, stamp in batch_timestamps(segment, header):
+                    if stamp >= timestamp and offset >= self._log_start_offset:
+                        return FoundOffset(stamp, offset, header.leader_epoch)
+        return None
+
+    def offset_of_max_timestamp(self) -> FoundOffset | None:
+        """The first record with the largest timestamp in the log; None in an empty log."""
+        candidates = [segment for segment in self.log.segments if segment.size_bytes]
+        if not candidates:
+            return None
+        segment = max(candidates, key=lambda candidate: candidate.largest.timestamp)
+        largest = segment.largest
+        header = segment.find(largest.offset)
+        if header is None or largest.timestamp < 0:
+            return None
+        if header.is_log_append_time:
+            return FoundOffset(header.max_timestamp, header.last_offset, header.leader_epoch)
+        for offset, stamp in batch_timestamps(segment, header):
+            if stamp == largest.timestamp:
+                return FoundOffset(stamp, offset, header.leader_epoch)
+        return None
+
+    # Trimming and cutting (rows S18, S20).
+    def delete_records(self, before_offset: int) -> int:
+        """Raises the log start to `before_offset` (at most the HW); segments wholly below it go with retention."""
+        self._health.check()
+        if before_offset > self._high_watermark.offset:
+            raise OffsetOutOfRangeError(before_offset, self._log_start_offset, self._high_watermark.offset)
+        self.raise_log_start(before_offset)
+        return self._log_start_offset
+
+    def raise_log_start(self, offset: int) -> bool:
+        if offset <= self._log_start_offset:
+            return False
+        self._log_start_offset = offset
+        self._recovery_point = max(self._recovery_point, offset)
+        if self._high_watermark.offset < offset:
+            self._high_watermark = self.log.place(offset)
+        self.leader_epochs.truncate_from_start(offset)
+        self.producers.forget_below(offset)
+        self._last_stable = None
+        return True
+
+    def remove_segments(self, bases: list[int]) -> None:
+        """Takes whole segments off the log's head: renamed now, removed after `file.delete.delay.ms`."""
+        if not bases:
+            return
+        self.epoch += 1
+        following = self.log.higher(bases[-1])
+        assert following is not None, "the active segment stays"
+        self.raise_log_start(following.base_offset)
+        try:
+            self._schedule_removal(self.log.detach(bases))
+        except OSError as error:
+            raise self._health.fail(error) from error
+
+    def _schedule_removal(self, segments: list[Segment]) -> None:
+        due_ms = self._clock.monotonic_ms() + self.log.config.file_delete_delay_ms
+        paths = [path for segment in segments for path in segment.all_paths()]
+        for segment in segments:
+            if segment.base_offset in self.snapshots.offsets:
+                self.snapshots.offsets.remove(segment.base_offset)
+        self.pending_deletes.append((due_ms, paths))
+
+    def take_due_deletes(self, *, everything: bool = False) -> list[str]:
+        """Files whose delay has passed; the caller unlinks them, off the loop."""
+        now_ms = self._clock.monotonic_ms()
+        due = [paths for due_ms, paths in self.pending_deletes if everything or due_ms <= now_ms]
+        self.pending_deletes = [pending for pending in self.pending_deletes if not (everything or pending[0] <= now_ms)]
+        return [path for paths in due for path in paths]
+
+    def truncate(self, offset: int) -> None:
+        """Cuts the log to end at `offset` at the latest. The caller writes the recovery checkpoint before it appends."""
+        self._health.check()
+        if offset >= self.log.end.offset:
+            return
+        self.epoch += 1
+        now_ms = self._clock.wall_ms()
+        try:
+            if offset < self.log.segments[0].base_offset:
+                self._restart_at(offset, now_ms)
+                return
+            self.leader_epochs.truncate_from_end(offset)
+            for known in [found for found in self.snapshots.offsets if found > offset]:
+                self.snapshots.remove(known)
+            self.log.truncate(offset, now_ms)
+            self._recovery_point = min(self._recovery_point, offset)
+            self._log_start_offset = min(self._log_start_offset, offset)
+            self.rebuild_producers()
+            if self._high_watermark.offset >= offset:
+                self._high_watermark = self.log.end
+            self._last_stable = None
+        except OSError as error:
+            raise self._health.fail(error) from error
+        self._check()
+
+    def truncate_fully(self, offset: int) -> None:
+        """Drops everything; the log is empty and starts and continues at `offset`."""
+        self._health.check()
+        self.epoch += 1
+        try:
+            self._restart_at(offset, self._clock.wall_ms())
+        except OSError as error:
+            raise self._health.fail(error) from error
+
+    def _restart_at(self, offset: int, now_ms: int) -> None:
+        self.leader_epochs.clear()
+        for known in list(self.snapshots.offsets):
+            self.snapshots.remove(known)
+        self.producers.clear()
+        self.producers.map_end_offset = offset
+        self.log.restart_at(offset, now_ms)
+        self._log_start_offset = self._recovery_point = offset
+        self._high_watermark = self.log.end
+        self._last_stable = None
+        self._check()
+
+    # Producers from the log.
+    def rebuild_producers(self) -> None:
+        """Producer state from the newest good snapshot at or below the end, and the batches after it."""
+        end_offset = self.log.end.offset
+        start_offset = restore_snapshot(self.producers, self.snapshots, end_offset)
+        start_offset = max(start_offset, self._log_start_offset)
+        for segment in self.log.from_offset(start_offset):
+            replay(self.producers, segment, start_offset)
+        self.producers.map_end_offset = end_offset
+        self.producers.passed_high_watermark(self._high_watermark.offset)
+
+    def expire_producers(self, expiration_ms: int) -> int:
+        return self.producers.expire(self._clock.wall_ms(), expiration_ms)
+
+    # Durability (row S14).
+    def flush_job(self) -> FlushJob:
+        """Everything from the recovery point to the end, to be synced on any thread and given back to `flushed`."""
+        end_offset = self.log.end.offset
+        return FlushJob(
+            self._files,
+            self.directory,
+            [segment.base_offset for segment in self.log.from_offset(self._recovery_point)],
+            self.log.take_names_to_sync(),
+            [offset for offset in self.snapshots.offsets if offset > self._recovery_point],
+            self.leader_epochs.take_dirty(),
+            end_offset,
+            self.epoch,
+        )
+
+    def flushed(self, job: FlushJob) -> bool:
+        """Takes a finished job's result; false where the log was cut meanwhile, and the result counts for nothing."""
+        if job.epoch != self.epoch:
+            self.log.names_to_sync = self.log.names_to_sync or job.sync_names
+            self.leader_epochs.dirty = self.leader_epochs.dirty or job.leader_epochs is not None
+            return False
+        self._last_flush_ms = self._clock.monotonic_ms()
+        self._recovery_point = max(self._recovery_point, job.end_offset)
+        return True
+
+    def flush_interval_passed(self) -> bool:
+        """Whether `flush.ms` asks for a flush behind the writes."""
+        waited_ms = self._clock.monotonic_ms() - self._last_flush_ms
+        return self.log.end.offset > self._recovery_point and waited_ms >= self.log.config.flush_ms
+
+    def flush(self) -> None:
+        """Syncs everything here and now. For tools and shutdown; a broker runs `flush_job` on a thread."""
+        job = self.flush_job()
+        try:
+            job.run()
+        except OSError as error:
+            raise self._health.fail(error) from error
+        self.flushed(job)
+
+    def close(self) -> None:
+        """A clean end: indexes finished and trimmed, a snapshot of the producers, everything on disk."""
+        self._health.check()
+        try:
+            end_offset = self.log.end.offset
+            self.snapshots.write(end_offset, self.producers.values())
+            self.log.close()
+            job = self.flush_job()
+            job.run()
+        except OSError as error:
+            raise self._health.fail(error) from error
+        self._recovery_point = end_offset
+
+    def abandon(self) -> None:
+        """Lets every descriptor go without a clean end."""
+        for segment in self.log.segments:
+            segment.close()
+
+
+def duplicate_time(duplicate: ProducerBatch, append_time_ms: int) -> int:
+    """A duplicate is answered with the first answer's append time."""
+    return duplicate.timestamp if append_time_ms >= 0 else -1
+
+
+def batch_timestamps(segment: Segment, header: Batch) -> Iterator[tuple[int, int]]:
+    """(offset, timestamp) of each record of a batch. One batch only: not for hot paths."""
+    data = segment.file.pread(header.size_bytes, header.position)
+    start, end = 61, len(data)
+    body: ReadableBuffer = data
+    if header.codec is not Codec.NONE:
+        body = codecs.decompress(header.codec, data[start:end])
+        start, end = 0, len(body)
+    rows = payload.columns(body, start, end, header.record_count)
+    for slot in range(header.record_count):
+        stamp = header.base_timestamp + rows.timestamp_delta[slot]
+        yield (
+            header.base_offset + rows.offset_delta[slot],
+            header.max_timestamp if header.is_log_append_time else stamp,
+        )
