@@ -8,6 +8,7 @@ KERNELS = [
     "src/penstock/records/kernels.py",
     "src/penstock/records/record_kernels.py",
     "src/penstock/records/key_kernels.py",
+    "src/penstock/records/arrow_kernels.py",
 ]
 
 
