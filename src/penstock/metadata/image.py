@@ -1,0 +1,135 @@
+"""The image of the cluster: topics, partitions, brokers, configurations, as the store confirmed them.
+
+Handlers read it; only confirmed transactions change it, through `apply`. `version` rises with every change, so that
+what was computed from the image can be kept until then.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from penstock.metadata import layout
+from penstock.metadata.layout import BrokerNode, PartitionState
+from penstock.metadata.store import Check, Committed, Create, Delete
+from penstock.metadata.tree import Kept
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+class PartitionImage(NamedTuple):
+    replicas: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    state_version: int
+    """The version of the partition's `state` node: what a change of it is checked against."""
+
+
+class TopicImage(NamedTuple):
+    name: str
+    topic_id: uuid.UUID
+    partitions: Mapping[int, PartitionImage]
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+
+class Image:
+    def __init__(self) -> None:
+        self.version = 0
+        self.topics: dict[str, TopicImage] = {}
+        self.names_by_id: dict[bytes, str] = {}
+        self.topic_configs: dict[str, dict[str, str]] = {}
+        self.broker_configs: dict[str, dict[str, str]] = {}
+        self.brokers: dict[int, BrokerNode] = {}
+        self.cluster_id: str | None = None
+        self.controller_id = -1
+
+    def partition(self, topic: str, partition: int) -> PartitionImage | None:
+        found = self.topics.get(topic)
+        return None if found is None else found.partitions.get(partition)
+
+    def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
+        name = self.names_by_id.get(topic_id)
+        return None if name is None else self.topics.get(name)
+
+    def load(self, nodes: Iterable[Kept]) -> None:
+        """The first filling, from every node of the tree, parents first."""
+        for node in nodes:
+            self._write(node.path, node.data, node.version)
+        self.version += 1
+
+    def apply(self, committed: Committed) -> set[str]:
+        """Takes over a confirmed transaction. Returns the topics it touched."""
+        touched: set[str] = set()
+        for operation, result in zip(committed.transaction.operations, committed.results, strict=True):
+            if isinstance(operation, Check):
+                continue
+            if isinstance(operation, Delete):
+                self._remove(operation.path)
+            elif isinstance(operation, Create):
+                assert isinstance(result, str)
+                self._write(result, operation.data, 0)
+            else:
+                self._write(operation.path, operation.data, getattr(result, "version", 0))
+            touched.update(_topics_of([operation.path]))
+        self.version += 1
+        return touched
+
+    def _write(self, path: str, data: bytes, version: int) -> None:
+        parts = path.split("/")
+        match parts[1:]:
+            case ["brokers", "ids", broker_id]:
+                self.brokers[int(broker_id)] = layout.decode_broker(path, data)
+            case ["brokers", "topics", topic]:
+                self._write_topic(path, topic, data)
+            case ["brokers", "topics", topic, "partitions", partition, "state"]:
+                self._write_state(topic, int(partition), layout.decode_state(path, data), version)
+            case ["config", "topics", topic]:
+                self.topic_configs[topic] = layout.decode_config(path, data)
+            case ["config", "brokers", broker]:
+                self.broker_configs[broker] = layout.decode_config(path, data)
+            case ["cluster", "id"]:
+                self.cluster_id = layout.decode_cluster_id(data)
+
+    def _write_topic(self, path: str, topic: str, data: bytes) -> None:
+        node = layout.decode_topic(path, data)
+        before = self.topics.get(topic)
+        partitions = {}
+        for partition, replicas in sorted(node.replicas.items()):
+            known = None if before is None else before.partitions.get(partition)
+            if known is None:
+                known = PartitionImage(replicas, -1, -1, (), -1)
+            partitions[partition] = known._replace(replicas=replicas)
+        self.topics[topic] = TopicImage(topic, node.topic_id, partitions)
+        self.names_by_id[node.topic_id.bytes] = topic
+
+    def _write_state(self, topic: str, partition: int, state: PartitionState, version: int) -> None:
+        found = self.topics[topic]
+        replicas = found.partitions[partition].replicas
+        known = PartitionImage(replicas, state.leader, state.leader_epoch, state.isr, version)
+        self.topics[topic] = found._replace(partitions={**found.partitions, partition: known})
+
+    def _remove(self, path: str) -> None:
+        parts = path.split("/")
+        match parts[1:]:
+            case ["brokers", "ids", broker_id]:
+                self.brokers.pop(int(broker_id), None)
+            case ["brokers", "topics", topic]:
+                gone = self.topics.pop(topic, None)
+                if gone is not None:
+                    self.names_by_id.pop(gone.topic_id.bytes, None)
+            case ["config", "topics", topic]:
+                self.topic_configs.pop(topic, None)
+            case ["config", "brokers", broker]:
+                self.broker_configs.pop(broker, None)
+
+
+def _topics_of(paths: Iterable[str]) -> Iterable[str]:
+    for path in paths:
+        parts = path.split("/")
+        if len(parts) > 3 and parts[1:3] in (["brokers", "topics"], ["config", "topics"]):
+            yield parts[3]
