@@ -9,6 +9,7 @@ KERNELS = [
     "src/penstock/records/record_kernels.py",
     "src/penstock/records/key_kernels.py",
     "src/penstock/records/arrow_kernels.py",
+    "src/penstock/records/build_kernels.py",
 ]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from penstock.base.errors import CorruptRecordError
-from penstock.records import kernels
+from penstock.base.errors import CorruptRecordError, MessageTooLargeError
+from penstock.records import build_kernels, kernels
 from penstock.records.batch import (
     CODEC_MASK,
     DELETE_HORIZON_BIT,
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 Header: TypeAlias = tuple[str, bytes | None]
 Record: TypeAlias = tuple[int, bytes | None, bytes | None, Sequence[Header]]
 """(timestamp in ms, key, value, headers), for tests, tools and small writers."""
+
+
+_BATCH_BYTES_MAX = (1 << 31) - 1
 
 
 class ControlType(IntEnum):
@@ -92,6 +95,94 @@ def build_batch(
         base_sequence=base_sequence,
         record_count=count,
     )
+
+
+class BinaryColumn(NamedTuple):
+    """A column of byte strings as Arrow lays it out: int32 ends (one more than items), data, bitmap of what is not null.
+
+    An empty bitmap means no nulls, empty ends mean that every item is null.
+    """
+
+    ends: ReadableBuffer
+    data: ReadableBuffer
+    valid: ReadableBuffer = b""
+
+
+class HeadersColumn(NamedTuple):
+    """Each row's headers: int32 ends of the rows' lists, then the names (no nulls) and contents of all headers."""
+
+    ends: ReadableBuffer
+    names: BinaryColumn
+    contents: BinaryColumn
+
+
+NULLS = BinaryColumn(b"", b"")
+NO_HEADERS = HeadersColumn(b"", NULLS, NULLS)
+
+
+def build_batch_from_columns(
+    timestamps: ReadableBuffer,
+    keys: BinaryColumn,
+    values: BinaryColumn,
+    headers: HeadersColumn = NO_HEADERS,
+    *,
+    first: int,
+    count: int,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    codec: Codec = Codec.NONE,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    level: int | None = None,
+) -> bytes:
+    """One batch of the rows [first, first + count) of these columns; timestamps are int64 milliseconds.
+
+    Makes no object for a record. Columns whose ends or bitmap do not fit their data are an IndexError.
+    """
+    buffers = (
+        _numbers(timestamps, "q"),
+        _numbers(keys.ends, "i"),
+        _numbers(keys.data, "B"),
+        _numbers(keys.valid, "B"),
+        _numbers(values.ends, "i"),
+        _numbers(values.data, "B"),
+        _numbers(values.valid, "B"),
+        _numbers(headers.ends, "i"),
+        _numbers(headers.names.ends, "i"),
+        _numbers(headers.names.data, "B"),
+        _numbers(headers.contents.ends, "i"),
+        _numbers(headers.contents.data, "B"),
+        _numbers(headers.contents.valid, "B"),
+    )
+    payload_bytes, max_timestamp = build_kernels.size(first, count, *buffers)
+    if HEADER_BYTES + payload_bytes > _BATCH_BYTES_MAX:
+        raise MessageTooLargeError(f"{count} records take {payload_bytes} bytes, more than a batch can hold")
+    out = bytearray(HEADER_BYTES + payload_bytes)
+    build_kernels.encode(first, count, *buffers, out, HEADER_BYTES)
+    if codec != Codec.NONE:
+        out[HEADER_BYTES:] = compress(codec, memoryview(out)[HEADER_BYTES:], level)
+    kernels.write_header(
+        out,
+        0,
+        len(out),
+        base_offset,
+        leader_epoch,
+        attributes_of(codec, transactional=transactional),
+        count - 1,
+        buffers[0][first],
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    )
+    return bytes(out)
+
+
+def _numbers(buffer: ReadableBuffer, kind: Literal["B", "i", "q"]) -> memoryview:
+    return memoryview(buffer).cast("B").cast(kind)
 
 
 def encode_record(
