@@ -10,10 +10,12 @@ header key bytes, header value bytes, null header values; the caller has sized e
 from __future__ import annotations
 
 import cython
-from cython.cimports.penstock.records.record_kernels import read_record, read_varint
 
 if cython.compiled:
     from cython.cimports.libc.string import memcpy
+    from cython.cimports.penstock.records.record_kernels import read_record, read_varint
+else:
+    from penstock.records.record_kernels import read_record, read_varint
 
 MILLIS_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF // 1000)
 

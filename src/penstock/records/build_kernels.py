@@ -9,10 +9,12 @@ bytes `encode` will write; encode trusts it, so the buffers must not change in b
 from __future__ import annotations
 
 import cython
-from cython.cimports.penstock.records.record_kernels import varint_bytes, write_varint
 
 if cython.compiled:
     from cython.cimports.libc.string import memcpy
+    from cython.cimports.penstock.records.record_kernels import varint_bytes, write_varint
+else:
+    from penstock.records.record_kernels import varint_bytes, write_varint
 
 TIMESTAMP_MAX = cython.declare(cython.longlong, 1 << 62)
 

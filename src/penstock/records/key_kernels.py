@@ -9,7 +9,11 @@ Probing is linear. Keys are never stored: two keys of one hash are one key, whic
 from __future__ import annotations
 
 import cython
-from cython.cimports.penstock.records.record_kernels import read_record
+
+if cython.compiled:
+    from cython.cimports.penstock.records.record_kernels import read_record
+else:
+    from penstock.records.record_kernels import read_record
 
 RELEASE_BYTES = cython.declare(cython.Py_ssize_t, 128 * 1024)
 MASK64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
