@@ -147,7 +147,7 @@ class Log:
                 self._files.remove(path)
 
     def _remove_files(self, segment: Segment) -> None:
-        paths = [path for path in segment.all_paths() if not path.endswith(names.SNAPSHOT)]
+        paths = segment.all_paths()
         segment.close()
         for path in paths:
             self._files.remove(path)
@@ -207,6 +207,10 @@ class Log:
         self._segments[slot : slot + len(old)] = new
         self._bases[slot : slot + len(old)] = [segment.base_offset for segment in new]
         return old
+
+    def cleaned_segment(self, base_offset: int, size_bytes: int) -> Segment:
+        """A segment that compaction wrote beside the log, not yet part of it."""
+        return Segment(self._files, self.directory, base_offset, size_bytes, self._open_files, suffix=names.CLEANED)
 
     def truncate(self, offset: int, now_ms: int) -> None:
         """Cuts everything at or above `offset`, newest first, so that a crash leaves a longer log, never a hole."""

@@ -4,14 +4,14 @@ Invariants, asserted in `_check`:
 - log start <= recovery point <= end (LEO);
 - log start <= LSO <= HW <= end; the HW never falls but by truncation;
 - the producers' state is that of the batches below the end.
-Who may call: one thread at a time (the broker's loop). Threads get jobs (`flush_job`, `compaction`), which hold what they
+Who may call: one thread at a time (the broker's loop). Threads get jobs (`flush_job`, `upkeep`), which hold what they
 need and change nothing here until they are handed back.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -19,9 +19,10 @@ from penstock.base.clock import Clock
 from penstock.base.errors import OffsetOutOfRangeError, RecordListTooLargeError, StorageError
 from penstock.base.files import Files, ReadableBuffer
 from penstock.base.ids import TopicPartition
-from penstock.records import codecs, payload
-from penstock.records.batch import Batch, Codec, assign, assign_create_time
+from penstock.records.batch import Batch, assign, assign_create_time
+from penstock.storage import names
 from penstock.storage.append import Prepared, prepare_follower, prepare_leader
+from penstock.storage.cleaner import CleanedGroup
 from penstock.storage.config import LogConfig
 from penstock.storage.flush import FlushJob
 from penstock.storage.leader_epochs import LeaderEpochs
@@ -59,14 +60,6 @@ class ReadResult(NamedTuple):
     log_start_offset: int
     aborted: list[AbortedTransaction] | None
     """For a reader bounded by LAST_STABLE: aborted transactions in what was read; None for the others."""
-
-
-class FoundOffset(NamedTuple):
-    """An answer to a question about timestamps."""
-
-    timestamp: int
-    offset: int
-    leader_epoch: int
 
 
 class DirectoryHealth:
@@ -135,6 +128,10 @@ class PartitionLog:
 
     def update_config(self, config: LogConfig) -> None:
         self.log.config = config
+
+    def check_online(self) -> None:
+        """StorageError where the log's directory has failed."""
+        self._health.check()
 
     @property
     def directory(self) -> str:
@@ -396,44 +393,6 @@ class PartitionLog:
                 break
         return collected
 
-    # Questions about time (row S8).
-    def offset_for_timestamp(self, timestamp: int) -> FoundOffset | None:
-        """The first record at or after `timestamp`, in offset order; None where no record is that late."""
-        self._health.check()
-        for segment in self.log.segments:
-            if segment.size_bytes and segment.largest.timestamp >= timestamp:
-                found = self._search(segment, timestamp)
-                if found is not None:
-                    return found
-        return None
-
-    def _search(self, segment: Segment, timestamp: int) -> FoundOffset | None:
-        offset_index, time_index = segment.indexes()
-        start_offset = max(time_index.look_up(timestamp).offset, self._log_start_offset)
-        for header in segment.headers(offset_index.look_up(start_offset).position):
-            if header.max_timestamp >= timestamp and header.last_offset >= self._log_start_offset:
-                for offset, stamp in batch_timestamps(segment, header):
-                    if stamp >= timestamp and offset >= self._log_start_offset:
-                        return FoundOffset(stamp, offset, header.leader_epoch)
-        return None
-
-    def offset_of_max_timestamp(self) -> FoundOffset | None:
-        """The first record with the largest timestamp in the log; None in an empty log."""
-        candidates = [segment for segment in self.log.segments if segment.size_bytes]
-        if not candidates:
-            return None
-        segment = max(candidates, key=lambda candidate: candidate.largest.timestamp)
-        largest = segment.largest
-        header = segment.find(largest.offset)
-        if header is None or largest.timestamp < 0:
-            return None
-        if header.is_log_append_time:
-            return FoundOffset(header.max_timestamp, header.last_offset, header.leader_epoch)
-        for offset, stamp in batch_timestamps(segment, header):
-            if stamp == largest.timestamp:
-                return FoundOffset(stamp, offset, header.leader_epoch)
-        return None
-
     # Trimming and cutting (rows S18, S20).
     def delete_records(self, before_offset: int) -> int:
         """Raises the log start to `before_offset` (at most the HW); segments wholly below it go with retention."""
@@ -468,12 +427,13 @@ class PartitionLog:
         except OSError as error:
             raise self._health.fail(error) from error
 
-    def _schedule_removal(self, segments: list[Segment]) -> None:
+    def _schedule_removal(self, segments: list[Segment], keep_snapshot: int = -1) -> None:
+        """Files of segments that are out of the log, snapshots too (KAFKA-5752), wait for their delay."""
         due_ms = self._clock.monotonic_ms() + self.log.config.file_delete_delay_ms
         paths = [path for segment in segments for path in segment.all_paths()]
         for segment in segments:
-            if segment.base_offset in self.snapshots.offsets:
-                self.snapshots.offsets.remove(segment.base_offset)
+            if segment.base_offset != keep_snapshot:
+                paths += self.snapshots.set_aside(segment.base_offset)
         self.pending_deletes.append((due_ms, paths))
 
     def take_due_deletes(self, *, everything: bool = False) -> list[str]:
@@ -482,6 +442,19 @@ class PartitionLog:
         due = [paths for due_ms, paths in self.pending_deletes if everything or due_ms <= now_ms]
         self.pending_deletes = [pending for pending in self.pending_deletes if not (everything or pending[0] <= now_ms)]
         return [path for paths in due for path in paths]
+
+    def replace_segments(self, groups: Sequence[CleanedGroup]) -> None:
+        """Swaps compacted segments in, group by group, each in steps that `load` can complete."""
+        self.epoch += 1
+        try:
+            for group in groups:
+                cleaned = self.log.cleaned_segment(group.base_offset, group.size_bytes)
+                cleaned.rename(names.SWAP)
+                self._schedule_removal(self.log.replace(group.old_bases, [cleaned]), keep_snapshot=group.base_offset)
+        except OSError as error:
+            raise self._health.fail(error) from error
+        self._high_watermark = self.log.place(self._high_watermark.offset)
+        self._last_stable = None
 
     def truncate(self, offset: int) -> None:
         """Cuts the log to end at `offset` at the latest. The caller writes the recovery checkpoint before it appends."""
@@ -604,20 +577,3 @@ class PartitionLog:
 def duplicate_time(duplicate: ProducerBatch, append_time_ms: int) -> int:
     """A duplicate is answered with the first answer's append time."""
     return duplicate.timestamp if append_time_ms >= 0 else -1
-
-
-def batch_timestamps(segment: Segment, header: Batch) -> Iterator[tuple[int, int]]:
-    """(offset, timestamp) of each record of a batch. One batch only: not for hot paths."""
-    data = segment.file.pread(header.size_bytes, header.position)
-    start, end = 61, len(data)
-    body: ReadableBuffer = data
-    if header.codec is not Codec.NONE:
-        body = codecs.decompress(header.codec, data[start:end])
-        start, end = 0, len(body)
-    rows = payload.columns(body, start, end, header.record_count)
-    for slot in range(header.record_count):
-        stamp = header.base_timestamp + rows.timestamp_delta[slot]
-        yield (
-            header.base_offset + rows.offset_delta[slot],
-            header.max_timestamp if header.is_log_append_time else stamp,
-        )

@@ -113,6 +113,17 @@ class Snapshots:
             if self._files.exists(self.path(offset)):
                 self._files.remove(self.path(offset))
 
+    def set_aside(self, offset: int) -> list[str]:
+        """Renames a snapshot `.deleted`, to be removed with its segment; its path then, if there was one."""
+        if offset not in self.offsets:
+            return []
+        self.offsets.remove(offset)
+        path = self.path(offset)
+        if not self._files.exists(path):
+            return []
+        self._files.rename(path, path + names.DELETED)
+        return [path + names.DELETED]
+
     def latest_at_or_below(self, offset: int) -> int | None:
         found = [known for known in self.offsets if known <= offset]
         return found[-1] if found else None

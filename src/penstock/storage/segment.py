@@ -215,7 +215,7 @@ class Segment:
 
     def all_paths(self) -> list[str]:
         """Files of the segment that exist, the log last, so that what is half removed is still a segment."""
-        kinds = (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX, names.SNAPSHOT, names.LOG)
+        kinds = (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX, names.LOG)
         return [path for path in map(self.path, kinds) if self._files.exists(path)]
 
     def rename(self, suffix: str) -> None:

@@ -1,0 +1,72 @@
+"""Questions about time (row S8): which offset a timestamp leads to, and where the newest record lies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from penstock.records import payload
+from penstock.records.batch import Batch
+from penstock.storage.cleaner import uncompressed
+from penstock.storage.partition_log import PartitionLog
+from penstock.storage.segment import Segment
+
+
+class FoundOffset(NamedTuple):
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+def offset_for_timestamp(log: PartitionLog, timestamp: int) -> FoundOffset | None:
+    """The first record at or after `timestamp`, in offset order; None where no record is that late."""
+    log.check_online()
+    for segment in log.log.segments:
+        if segment.size_bytes and segment.largest.timestamp >= timestamp:
+            found = _search(segment, timestamp, log.log_start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def _search(segment: Segment, timestamp: int, log_start_offset: int) -> FoundOffset | None:
+    offset_index, time_index = segment.indexes()
+    start_offset = max(time_index.look_up(timestamp).offset, log_start_offset)
+    for header in segment.headers(offset_index.look_up(start_offset).position):
+        if header.max_timestamp >= timestamp and header.last_offset >= log_start_offset:
+            for offset, stamp in batch_timestamps(segment, header):
+                if stamp >= timestamp and offset >= log_start_offset:
+                    return FoundOffset(stamp, offset, header.leader_epoch)
+    return None
+
+
+def offset_of_max_timestamp(log: PartitionLog) -> FoundOffset | None:
+    """The first record with the largest timestamp in the log; None where no record has one."""
+    log.check_online()
+    candidates = [segment for segment in log.log.segments if segment.size_bytes]
+    if not candidates:
+        return None
+    segment = max(candidates, key=lambda candidate: candidate.largest.timestamp)
+    largest = segment.largest
+    header = segment.find(largest.offset)
+    if header is None or largest.timestamp < 0:
+        return None
+    if header.is_log_append_time:
+        return FoundOffset(header.max_timestamp, header.last_offset, header.leader_epoch)
+    for offset, stamp in batch_timestamps(segment, header):
+        if stamp == largest.timestamp:
+            return FoundOffset(stamp, offset, header.leader_epoch)
+    return None
+
+
+def batch_timestamps(segment: Segment, header: Batch) -> Iterator[tuple[int, int]]:
+    """(offset, timestamp) of each record of a batch. One batch only: not for hot paths."""
+    data = segment.file.pread(header.size_bytes, header.position)
+    body, start, end = uncompressed(data, header._replace(position=0))
+    rows = payload.columns(body, start, end, header.record_count)
+    for slot in range(header.record_count):
+        stamp = header.base_timestamp + rows.timestamp_delta[slot]
+        yield (
+            header.base_offset + rows.offset_delta[slot],
+            header.max_timestamp if header.is_log_append_time else stamp,
+        )
