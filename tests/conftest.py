@@ -1,4 +1,4 @@
-"""Profiles for properties, and the account of missing judges at the end of a run.
+"""Profiles for properties, the account of missing judges at the end of a run, and directories that Kafka wrote.
 
 `PENSTOCK_TEST_PROFILE` chooses how many examples a property gets: `small` (default; under CI the same examples in every
 run), or `long`, as `make test-long` sets it.
@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support import judges
+from tests.support.kafka_directories import KafkaDirectory, make_directory, make_killed_directory
+from tests.support.kafka_jvm import VERSIONS
 
 settings.register_profile("small", max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("small"), derandomize=True, database=None, print_blob=True)
@@ -23,6 +25,20 @@ settings.load_profile(PROFILE)
 def full_counts() -> bool:
     """Whether a test that repeats something (kills, seeds) should do so in full."""
     return PROFILE == "long"
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
+def kafka_directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> KafkaDirectory:
+    """Every kind of topic, written by Apache Kafka and closed cleanly; made once a run. Copy before changing it."""
+    judges.require(f"kafka-{request.param}")
+    return make_directory(request.param, tmp_path_factory.mktemp(f"kafka-{request.param}"))
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
+def killed_kafka_directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> KafkaDirectory:
+    """What Apache Kafka leaves when it is killed with -9 in full load; made once a run. Copy before changing it."""
+    judges.require(f"kafka-{request.param}")
+    return make_killed_directory(request.param, tmp_path_factory.mktemp(f"killed-kafka-{request.param}"))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

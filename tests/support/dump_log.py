@@ -1,7 +1,7 @@
 """Apache Kafka's DumpLogSegments as a function, and what it prints as values.
 
 What it complains of (an index that does not match its log, offsets that jump, a snapshot that is corrupt) it prints on
-stderr beside an exit code of 0, so `Dump.complaints` is the first thing for a test to look at. One JVM dumps any number of
+stderr beside an exit code of 0, so a test looks at `Dump.complaints` first. One JVM dumps any number of
 files: pass them together.
 """
 

@@ -161,10 +161,13 @@ class KafkaBroker:
         if self.version == "4.3" and not (self.log_dir / "meta.properties").exists():
             run_main(self.version, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", config)
         command = java_command(self.version, "kafka.Kafka", flags=self._jvm_flags, heap_mb=self._heap_mb)
+        starts_before = len(self.starts()) if self.output.exists() else 0
         kafka_log.mark_start(self.output)
         self._broker = Child([*command, config], output=self.output)
         try:
             wait_until(self._is_ready, seconds=seconds, what=f"Kafka {self.version} answers")
+            # It answers a little before it says that it has started, and `starts` is to tell of this start.
+            wait_until(lambda: len(self.starts()) > starts_before, seconds=seconds, what="Kafka has started")
         except BaseException:
             self.kill9()
             raise

@@ -17,7 +17,11 @@ SLF4J_FLAGS = (
 
 _MARK = "# start "
 _LINE = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}) \[(.*?)\] (\w+) (\S+) - (.*)$")
-_LOADED = re.compile(r"Loaded (\d+) logs in (\d+)\s?ms")
+_LOADED_ONE = re.compile(
+    r"Completed load of Log\(dir=.*, topic=(\S+), partition=(\d+), .*logStartOffset=(\d+), logEndOffset=(\d+)\)"
+    r" with (\d+) segments, .* in (\d+)ms"
+)
+_LOADED_ALL = re.compile(r"Loaded (\d+) logs in (\d+)\s?ms(?: \(unclean log dirs = \w+\((.*)\)\))?")
 _STARTED = re.compile(r"\[KafkaServer id=\d+\] started|\[KafkaRaftServer nodeId=\d+\] Kafka Server started")
 _CLEANED = re.compile(
     r"Log cleaner (?:thread )?\d+ cleaned log (\S+) \(dirty section = \[(\d+), ?(\d+)\]\)\s+"
@@ -26,13 +30,23 @@ _CLEANED = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedLog:
+    """One partition's log as the broker held it when it had opened it and written nothing yet."""
+
+    start_offset: int
+    end_offset: int
+    segments: int
+    loading_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """One start of a broker.
+    """One start of a broker, its logs by `topic-partition`.
 
     `loading_ms` is the time Kafka took to open its logs, recovery included; `total_ms` runs from before the JVM.
     """
 
-    logs: int
+    logs: dict[str, LoadedLog]
     loading_ms: int
     total_ms: int
     was_clean: bool
@@ -58,21 +72,25 @@ def mark_start(log: Path) -> None:
 def starts(log: Path) -> list[Start]:
     """Every completed start that the log tells of, oldest first."""
     found: list[Start] = []
-    began, loaded, was_clean = None, None, True
+    began, logs, loaded = None, dict[str, LoadedLog](), None
     for line in log.read_text(errors="replace").splitlines():
         if line.startswith(_MARK):
-            began, loaded, was_clean = datetime.fromisoformat(line.removeprefix(_MARK)), None, True
+            began, logs, loaded = datetime.fromisoformat(line.removeprefix(_MARK)), {}, None
         parts = _LINE.match(line)
         if parts is None or began is None:
             continue
-        when, message = datetime.fromisoformat(parts[1]), parts[5]
-        if "no clean shutdown file was found" in message:
-            was_clean = False
-        elif match := _LOADED.search(message):
+        message = parts[5]
+        if match := _LOADED_ONE.search(message):
+            start_offset, end_offset, segments, loading_ms = map(int, match.group(3, 4, 5, 6))
+            logs[f"{match[1]}-{match[2]}"] = LoadedLog(
+                start_offset=start_offset, end_offset=end_offset, segments=segments, loading_ms=loading_ms
+            )
+        elif match := _LOADED_ALL.search(message):
             loaded = match
         elif _STARTED.search(message) and loaded is not None:
-            total_ms = round((when - began).total_seconds() * 1000)
-            found.append(Start(logs=int(loaded[1]), loading_ms=int(loaded[2]), total_ms=total_ms, was_clean=was_clean))
+            assert int(loaded[1]) == len(logs), "a log was loaded of which nothing was said"
+            total_ms = round((datetime.fromisoformat(parts[1]) - began).total_seconds() * 1000)
+            found.append(Start(logs=logs, loading_ms=int(loaded[2]), total_ms=total_ms, was_clean=not loaded[3]))
             began = None
     return found
 
