@@ -21,6 +21,8 @@ _RECORD = re.compile(
     r"(?P<rest>.*)$",
     re.DOTALL,
 )
+# What a JVM newer than Kafka's jars, or one with options in its environment, says of itself.
+_JVM_REMARK = re.compile(r"^(?:WARNING: |OpenJDK .* warning: |Picked up \w+: ).*\n", re.MULTILINE)
 # A single argument of a program may hold 128 KiB on Linux.
 _ARGUMENT_BYTES_MAX = 100_000
 
@@ -136,7 +138,7 @@ def _run(version: str, files: Iterable[Path], arguments: tuple[str, ...]) -> Ite
         command[-1:-1] = [quiet]
         command = [*command, "--files", some, *arguments]
         ran = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=600, check=False)
-        complained = ran.stderr
+        complained = _JVM_REMARK.sub("", ran.stderr)
         if ran.returncode != 0:
             complained += f"DumpLogSegments ended with {ran.returncode}\n"
         yield ran.stdout, complained
