@@ -226,6 +226,7 @@ def _validate(
     tombstones: cython.longlong = 0
     sequential: cython.longlong = 1
     rising: cython.longlong = 1
+    summary[0] = 0
     for index in range(count):
         summary[0] = index
         if at >= end:
