@@ -35,8 +35,8 @@ $(STAMPS)/packages: pyproject.toml constraints.txt $(STAMPS)/venv
 	@PENSTOCK_INTERPRETED=1 $(PY) -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,spark]'
 	@touch $@
 
-$(STAMPS)/kernels: setup.py $(wildcard src/penstock/records/*.py src/penstock/records/*.pxd src/penstock/records/*.h) $(STAMPS)/packages
-	@$(PY) setup.py -q build_ext --inplace
+$(STAMPS)/kernels: setup.py $(wildcard src/penstock/*/*kernels.py src/penstock/*/*.pxd src/penstock/*/*.h) $(STAMPS)/packages
+	@$(PY) setup.py -q build_ext --inplace --parallel 2
 	@touch $@
 
 $(STAMPS)/java: tools/java.py $(STAMPS)/packages
