@@ -17,6 +17,7 @@ if cython.compiled:
 else:
     from penstock.records.record_kernels import read_record, read_varint
 
+INT64_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
 MILLIS_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF // 1000)
 
 
@@ -27,11 +28,12 @@ MILLIS_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF // 1000)
 def _micros(base: cython.longlong, delta: cython.longlong) -> cython.longlong:
     """Milliseconds to microseconds; what does not fit goes to the nearest that does."""
     millis: cython.longlong
-    if (delta > 0 and base > MILLIS_MAX - min(delta, MILLIS_MAX)) or base > MILLIS_MAX:
-        return MILLIS_MAX * 1000
-    if (delta < 0 and base < -MILLIS_MAX - max(delta, -MILLIS_MAX)) or base < -MILLIS_MAX:
-        return -MILLIS_MAX * 1000
-    millis = base + delta
+    if delta > 0 and base > INT64_MAX - delta:
+        millis = MILLIS_MAX
+    elif delta < 0 and base < -INT64_MAX - 1 - delta:
+        millis = -MILLIS_MAX
+    else:
+        millis = min(max(base + delta, -MILLIS_MAX), MILLIS_MAX)
     return millis * 1000
 
 
