@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from penstock.protocol.primitives import (
     INT32,
+    Buffer,
     compact_string,
     decoding,
     read_compact_string,
@@ -152,7 +153,7 @@ def _partition_plain(version: int, values: tuple[int, ...]) -> FetchPartition:
     return FetchPartition(partition, -1, offset, -1, -1, bytes_max)
 
 
-def _decode_plain(frame: bytes, position: int, version: int) -> FetchRequest:
+def _decode_plain(frame: Buffer, position: int, version: int) -> FetchRequest:
     session_id, session_epoch = 0, -1
     if version >= 7:
         head = _HEAD_WITH_SESSION.unpack_from(frame, position)
@@ -185,7 +186,7 @@ def _decode_plain(frame: bytes, position: int, version: int) -> FetchRequest:
     )
 
 
-def _forgotten_plain(frame: bytes, position: int) -> tuple[list[ForgottenTopic], int]:
+def _forgotten_plain(frame: Buffer, position: int) -> tuple[list[ForgottenTopic], int]:
     (count,) = INT32.unpack_from(frame, position)
     position += 4
     forgotten = []
@@ -199,7 +200,7 @@ def _forgotten_plain(frame: bytes, position: int) -> tuple[list[ForgottenTopic],
     return forgotten, position
 
 
-def _decode_flexible(frame: bytes, position: int, version: int) -> FetchRequest:
+def _decode_flexible(frame: Buffer, position: int, version: int) -> FetchRequest:
     replica_id, replica_epoch = CONSUMER_REPLICA_ID, -1
     if version < 15:
         (replica_id,) = INT32.unpack_from(frame, position)
@@ -254,7 +255,7 @@ def _decode_flexible(frame: bytes, position: int, version: int) -> FetchRequest:
 _FLEXIBLE_HEAD = struct.Struct(">iiibii")
 
 
-def _forgotten_flexible(frame: bytes, position: int, *, by_id: bool) -> tuple[list[ForgottenTopic], int]:
+def _forgotten_flexible(frame: Buffer, position: int, *, by_id: bool) -> tuple[list[ForgottenTopic], int]:
     count, position = read_unsigned_varint(frame, position)
     forgotten = []
     for _ in range(read_count(frame, position, count - 1, 3)):
@@ -271,7 +272,7 @@ _plain = decoding("Fetch", _decode_plain)
 _flexible = decoding("Fetch", _decode_flexible)
 
 
-def decode_fetch_request(frame: bytes, position: int, version: int) -> FetchRequest:
+def decode_fetch_request(frame: Buffer, position: int, version: int) -> FetchRequest:
     return _flexible(frame, position, version) if version >= FLEXIBLE_FROM else _plain(frame, position, version)
 
 

@@ -11,7 +11,7 @@ import struct
 from typing import NamedTuple
 
 from penstock.protocol.errors import MalformedMessageError
-from penstock.protocol.primitives import INT32, skip_tags
+from penstock.protocol.primitives import INT32, Buffer, skip_tags
 
 API_VERSIONS_KEY = 18
 
@@ -27,7 +27,7 @@ class RequestHeader(NamedTuple):
     """Where the body begins if the header has no tagged fields; otherwise where those begin."""
 
 
-def read_request_header(frame: bytes) -> RequestHeader:
+def read_request_header(frame: Buffer) -> RequestHeader:
     """The header as far as it stands alike in every version."""
     try:
         api_key, api_version, correlation_id, length = _FIXED.unpack_from(frame)
@@ -47,7 +47,7 @@ def read_request_header(frame: bytes) -> RequestHeader:
     return RequestHeader(api_key, api_version, correlation_id, client_id, end)
 
 
-def skip_header_tags(frame: bytes, position: int) -> int:
+def skip_header_tags(frame: Buffer, position: int) -> int:
     """Past the tagged fields of a version 2 header."""
     try:
         return skip_tags(frame, position)

@@ -14,6 +14,8 @@ from penstock.protocol.errors import MalformedMessageError
 
 T = TypeVar("T")
 
+Buffer = bytes | bytearray
+
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
@@ -21,7 +23,7 @@ INT64 = struct.Struct(">q")
 VARINT_BYTES_MAX = 5
 
 
-def read_unsigned_varint(buffer: bytes, position: int) -> tuple[int, int]:
+def read_unsigned_varint(buffer: Buffer, position: int) -> tuple[int, int]:
     """A 32-bit unsigned varint of at most five bytes."""
     value = buffer[position]
     position += 1
@@ -55,7 +57,7 @@ def unsigned_varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-def read_span(buffer: bytes, position: int, length: int) -> int:
+def read_span(buffer: Buffer, position: int, length: int) -> int:
     """The end of `length` bytes from `position`, if that many are there."""
     end = position + length
     if length < 0 or end > len(buffer):
@@ -63,21 +65,21 @@ def read_span(buffer: bytes, position: int, length: int) -> int:
     return end
 
 
-def read_count(buffer: bytes, position: int, count: int, element_bytes_min: int) -> int:
+def read_count(buffer: Buffer, position: int, count: int, element_bytes_min: int) -> int:
     """A count of elements, if so many could be in the bytes that remain. A null array (-1) is refused."""
     if count < 0 or count * element_bytes_min > len(buffer) - position:
         raise MalformedMessageError(f"{count} elements are claimed where {len(buffer) - position} bytes remain")
     return count
 
 
-def read_string(buffer: bytes, position: int) -> tuple[str, int]:
+def read_string(buffer: Buffer, position: int) -> tuple[str, int]:
     value, position = read_nullable_string(buffer, position)
     if value is None:
         raise MalformedMessageError("a string that may not be null is null")
     return value, position
 
 
-def read_nullable_string(buffer: bytes, position: int) -> tuple[str | None, int]:
+def read_nullable_string(buffer: Buffer, position: int) -> tuple[str | None, int]:
     (length,) = INT16.unpack_from(buffer, position)
     position += 2
     if length == -1:
@@ -86,14 +88,14 @@ def read_nullable_string(buffer: bytes, position: int) -> tuple[str | None, int]
     return buffer[position:end].decode(), end
 
 
-def read_compact_string(buffer: bytes, position: int) -> tuple[str, int]:
+def read_compact_string(buffer: Buffer, position: int) -> tuple[str, int]:
     value, position = read_nullable_compact_string(buffer, position)
     if value is None:
         raise MalformedMessageError("a string that may not be null is null")
     return value, position
 
 
-def read_nullable_compact_string(buffer: bytes, position: int) -> tuple[str | None, int]:
+def read_nullable_compact_string(buffer: Buffer, position: int) -> tuple[str | None, int]:
     length, position = read_unsigned_varint(buffer, position)
     if length == 0:
         return None, position
@@ -101,7 +103,7 @@ def read_nullable_compact_string(buffer: bytes, position: int) -> tuple[str | No
     return buffer[position:end].decode(), end
 
 
-def skip_tags(buffer: bytes, position: int) -> int:
+def skip_tags(buffer: Buffer, position: int) -> int:
     """Past a section of tagged fields of which none is wanted."""
     count = buffer[position]
     if count == 0:
@@ -115,7 +117,7 @@ def skip_tags(buffer: bytes, position: int) -> int:
     return position
 
 
-def read_tags(buffer: bytes, position: int) -> tuple[dict[int, bytes], int]:
+def read_tags(buffer: Buffer, position: int) -> tuple[dict[int, bytes], int]:
     """The tagged fields of a section, by tag, undecoded."""
     count, position = read_unsigned_varint(buffer, position)
     read_count(buffer, position, count, 2)
@@ -126,7 +128,7 @@ def read_tags(buffer: bytes, position: int) -> tuple[dict[int, bytes], int]:
         end = read_span(buffer, position, length)
         if tag in found:
             raise MalformedMessageError(f"tag {tag} stands twice in one section")
-        found[tag] = buffer[position:end]
+        found[tag] = bytes(buffer[position:end])
         position = end
     return found, position
 
@@ -157,10 +159,10 @@ def tag_section(fields: dict[int, bytes]) -> bytes:
     return b"".join(parts)
 
 
-def decoding(what: str, decode: Callable[[bytes, int, int], T]) -> Callable[[bytes, int, int], T]:
+def decoding(what: str, decode: Callable[[Buffer, int, int], T]) -> Callable[[Buffer, int, int], T]:
     """Turns every way in which reading can fall off the buffer into one declared error."""
 
-    def decode_or_refuse(buffer: bytes, position: int, version: int) -> T:
+    def decode_or_refuse(buffer: Buffer, position: int, version: int) -> T:
         try:
             return decode(buffer, position, version)
         except (IndexError, struct.error, UnicodeDecodeError) as error:

@@ -14,6 +14,7 @@ from penstock.protocol.errors import MalformedMessageError
 from penstock.protocol.primitives import (
     INT16,
     INT32,
+    Buffer,
     compact_string,
     decoding,
     nullable_compact_string,
@@ -100,7 +101,7 @@ _ANSWER_WITHOUT_START = struct.Struct(">ihqq")
 _ANSWER = struct.Struct(">ihqqq")
 
 
-def _decode_plain(frame: bytes, position: int, _version: int) -> ProduceRequest:
+def _decode_plain(frame: Buffer, position: int, _version: int) -> ProduceRequest:
     transactional_id, position = read_nullable_string(frame, position)
     acks, timeout_ms, topic_count = _ACKS_TIMEOUT_COUNT.unpack_from(frame, position)
     position += 10
@@ -128,7 +129,7 @@ def _decode_plain(frame: bytes, position: int, _version: int) -> ProduceRequest:
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
-def _decode_flexible(frame: bytes, position: int, version: int) -> ProduceRequest:
+def _decode_flexible(frame: Buffer, position: int, version: int) -> ProduceRequest:
     transactional_id, position = read_nullable_compact_string(frame, position)
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
     topic_count, position = read_unsigned_varint(frame, position + 6)
@@ -156,11 +157,11 @@ def _decode_flexible(frame: bytes, position: int, version: int) -> ProduceReques
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
-def read_topic(frame: bytes, position: int, *, by_id: bool) -> tuple[str, bytes, int]:
+def read_topic(frame: Buffer, position: int, *, by_id: bool) -> tuple[str, bytes, int]:
     """A topic as flexible versions name it: name, id (one of them empty), next position."""
     if by_id:
         end = read_span(frame, position, 16)
-        return "", frame[position:end], end
+        return "", bytes(frame[position:end]), end
     length, position = read_unsigned_varint(frame, position)
     if length == 0:
         raise MalformedMessageError("a topic's name is null")
@@ -172,7 +173,7 @@ _plain = decoding("Produce", _decode_plain)
 _flexible = decoding("Produce", _decode_flexible)
 
 
-def decode_produce_request(frame: bytes, position: int, version: int) -> ProduceRequest:
+def decode_produce_request(frame: Buffer, position: int, version: int) -> ProduceRequest:
     return _flexible(frame, position, version) if version >= FLEXIBLE_FROM else _plain(frame, position, version)
 
 
