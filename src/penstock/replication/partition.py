@@ -1,0 +1,169 @@
+"""One partition as this broker holds it: the role, the in-sync replicas, the high watermark over the log.
+
+Invariants:
+- the leader epoch never falls;
+- the high watermark is at most the smallest end offset in the ISR, and a partition led alone follows its own end;
+- the high watermark waits for a flush where `flush.messages` asks for one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from penstock.base.errors import OffsetOutOfRangeError
+from penstock.base.files import ReadableBuffer
+from penstock.base.ids import TopicPartition
+from penstock.replication.errors import (
+    FencedLeaderEpochError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    UnknownLeaderEpochError,
+)
+from penstock.storage.partition_log import AppendResult, Bound, PartitionLog, ReadResult
+from penstock.storage.producer_state import Origin
+
+ACKS_ALL = -1
+
+
+class Appended(NamedTuple):
+    """What an append did, and what must be true before it is acknowledged."""
+
+    base_offset: int
+    end_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    flush_due: bool
+    high_watermark_moved: bool
+
+
+class Diverging(NamedTuple):
+    epoch: int
+    end_offset: int
+
+
+class Partition:
+    __slots__ = (
+        "flush_offset",
+        "is_leader",
+        "isr",
+        "leader",
+        "leader_epoch",
+        "local_id",
+        "log",
+        "min_isr",
+        "replicas",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(self, topic_partition: TopicPartition, topic_id: bytes, local_id: int, log: PartitionLog) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.local_id = local_id
+        self.log = log
+        self.leader = -1
+        self.leader_epoch = -1
+        self.is_leader = False
+        self.isr: tuple[int, ...] = ()
+        self.replicas: tuple[int, ...] = ()
+        self.min_isr = log.config.min_insync_replicas
+        self.flush_offset = -1
+        """Appends up to here wait for a flush; -1 if none does."""
+
+    # Roles.
+    def take_role(self, *, leader: int, leader_epoch: int, isr: tuple[int, ...], replicas: tuple[int, ...]) -> bool:
+        """Follows the metadata. Returns whether anything changed; a state of an older epoch changes nothing."""
+        if leader_epoch < self.leader_epoch:
+            return False
+        if (leader, leader_epoch, isr, replicas) == (self.leader, self.leader_epoch, self.isr, self.replicas):
+            return False
+        newly_led = leader == self.local_id and (leader_epoch > self.leader_epoch or not self.is_leader)
+        self.leader, self.leader_epoch, self.isr, self.replicas = leader, leader_epoch, isr, replicas
+        self.is_leader = leader == self.local_id
+        if newly_led:
+            self.log.assign_epoch(leader_epoch)
+        if self.is_leader:
+            self.maybe_move_high_watermark()
+        return True
+
+    def use_config(self) -> None:
+        """The log's configuration changed."""
+        self.min_isr = self.log.config.min_insync_replicas
+
+    @property
+    def effective_min_isr(self) -> int:
+        """A partition with fewer replicas than `min.insync.replicas` asks for could never be written."""
+        return min(self.min_isr, len(self.replicas))
+
+    def check_leader(self, client_epoch: int) -> None:
+        """Refuses a client that asks the wrong broker, or one that knows another epoch (-1: it knows none)."""
+        if client_epoch != -1 and client_epoch != self.leader_epoch:
+            if client_epoch < self.leader_epoch:
+                raise FencedLeaderEpochError(
+                    f"{self.topic_partition} has leader epoch {self.leader_epoch}, the request says {client_epoch}"
+                )
+            raise UnknownLeaderEpochError(
+                f"{self.topic_partition} has leader epoch {self.leader_epoch} here, the request says {client_epoch}"
+            )
+        if not self.is_leader:
+            raise NotLeaderOrFollowerError(f"{self.topic_partition} is led by broker {self.leader}")
+
+    # Writing.
+    def append(self, records: ReadableBuffer, acks: int, origin: Origin = Origin.CLIENT) -> Appended:
+        if not self.is_leader:
+            raise NotLeaderOrFollowerError(f"{self.topic_partition} is led by broker {self.leader}")
+        if acks == ACKS_ALL and len(self.isr) < self.effective_min_isr:
+            raise NotEnoughReplicasError(
+                f"{self.topic_partition} has {len(self.isr)} replicas in sync, {self.effective_min_isr} are needed"
+            )
+        result = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin)
+        return self._appended(result)
+
+    def _appended(self, result: AppendResult) -> Appended:
+        end_offset = result.last_offset + 1
+        if result.flush_due:
+            self.flush_offset = end_offset
+        return Appended(
+            result.base_offset,
+            end_offset,
+            result.log_append_time_ms,
+            result.log_start_offset,
+            result.flush_due,
+            self.maybe_move_high_watermark(),
+        )
+
+    def maybe_move_high_watermark(self) -> bool:
+        """Moves the high watermark to what every in-sync replica has. Returns whether it moved."""
+        if len(self.isr) > 1 or not self.is_leader:
+            return False
+        log = self.log
+        if self.flush_offset > log.recovery_point:
+            return log.set_high_watermark(log.recovery_point)
+        return log.set_high_watermark(log.end_offset)
+
+    # Reading.
+    def read(self, offset: int, bytes_max: int, bound: Bound, client_epoch: int, *, minimum_one: bool) -> ReadResult:
+        if client_epoch != -1 or not self.is_leader:
+            self.check_leader(client_epoch)
+        return self.log.read(offset, bytes_max=bytes_max, bound=bound, minimum_one=minimum_one)
+
+    def diverging(self, offset: int, last_epoch: int) -> Diverging | None:
+        """Where a reader's log parted from this one, if the last epoch it read says that it did (KIP-595)."""
+        if last_epoch < 0:
+            return None
+        log = self.log
+        epoch, end_offset = log.leader_epochs.end_offset_for(last_epoch, log.end_offset)
+        if epoch < 0 or end_offset < 0:
+            raise OffsetOutOfRangeError(offset, log.log_start_offset, log.end_offset)
+        return Diverging(epoch, end_offset) if epoch < last_epoch or end_offset < offset else None
+
+    def read_nothing(self) -> ReadResult:
+        """The partition's offsets, without data."""
+        log = self.log
+        return ReadResult(None, log.high_watermark, log.last_stable_offset, log.log_start_offset, None)
+
+    def readable_end(self, bound: Bound) -> int:
+        """How far a reader with this bound may see."""
+        if bound is Bound.HIGH_WATERMARK:
+            return self.log.high_watermark
+        return self.log.last_stable_offset if bound is Bound.LAST_STABLE else self.log.end_offset
