@@ -1,0 +1,29 @@
+"""What a controller may refuse."""
+
+from __future__ import annotations
+
+from penstock.base.errors import PenstockError
+
+
+class TopicExistsError(PenstockError):
+    """There is a topic of this name (TOPIC_ALREADY_EXISTS)."""
+
+
+class InvalidPartitionsError(PenstockError):
+    """A number of partitions that cannot be (INVALID_PARTITIONS)."""
+
+
+class InvalidReplicationFactorError(PenstockError):
+    """More replicas than brokers, or none (INVALID_REPLICATION_FACTOR)."""
+
+
+class InvalidReplicaAssignmentError(PenstockError):
+    """Replicas by hand that do not fit together (INVALID_REPLICA_ASSIGNMENT)."""
+
+
+class InvalidRequestError(PenstockError):
+    """A request that contradicts itself (INVALID_REQUEST)."""
+
+
+class PolicyViolationError(PenstockError):
+    """A limit of this cluster (POLICY_VIOLATION)."""

@@ -1,0 +1,139 @@
+"""Topics made and removed: from what was asked and the image to store operations."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from penstock.base.ids import InvalidTopicError, check_topic_name
+from penstock.controller.errors import (
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidRequestError,
+    PolicyViolationError,
+    TopicExistsError,
+)
+from penstock.controller.placement import place
+from penstock.metadata import layout
+from penstock.metadata.image import Image, TopicImage
+from penstock.metadata.layout import PartitionState, TopicNode
+from penstock.metadata.store import Create, Delete, Operation, Transaction
+from penstock.storage.config import log_config
+
+PARTITIONS_MAX = 10_000
+"""In one topic: a bound on what one request may do to us."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic somebody wants. Counts of -1 mean the broker's defaults."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignments: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDefaults:
+    partitions: int
+    replication_factor: int
+    log_values: Mapping[str, object]
+    """The broker's values of topic keys."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDecision:
+    name: str
+    topic_id: uuid.UUID
+    replicas: Mapping[int, tuple[int, ...]]
+    transaction: Transaction
+
+    @property
+    def replication_factor(self) -> int:
+        return len(next(iter(self.replicas.values())))
+
+
+def decide_create(
+    image: Image, wanted: NewTopic, defaults: TopicDefaults, new_id: Callable[[], uuid.UUID]
+) -> TopicDecision:
+    """What to write for a new topic; an error says why there will be none."""
+    check_topic_name(wanted.name)
+    if wanted.name in image.topics:
+        raise TopicExistsError(f"topic {wanted.name} exists already")
+    check_no_collision(image, wanted.name)
+    log_config(wanted.configs, defaults.log_values)
+    replicas = _replicas(image, wanted, defaults)
+    topic_id = new_id()
+    operations: list[Operation] = [
+        Create(path=layout.topic_config_path(wanted.name), data=layout.encode_config(wanted.configs)),
+        Create(
+            path=layout.topic_path(wanted.name),
+            data=layout.encode_topic(TopicNode(topic_id=topic_id, replicas=replicas)),
+        ),
+        Create(path=f"{layout.topic_path(wanted.name)}/partitions"),
+    ]
+    for partition, assigned in replicas.items():
+        state = PartitionState(leader=assigned[0], leader_epoch=0, isr=assigned)
+        operations += (
+            Create(path=f"{layout.topic_path(wanted.name)}/partitions/{partition}"),
+            Create(path=layout.state_path(wanted.name, partition), data=layout.encode_state(state)),
+        )
+    transaction = Transaction(operations=tuple(operations))
+    return TopicDecision(name=wanted.name, topic_id=topic_id, replicas=replicas, transaction=transaction)
+
+
+def check_no_collision(image: Image, name: str) -> None:
+    """Metrics turn '.' into '_': two topics that differ only there cannot be told apart (as in Kafka)."""
+    if "." not in name and "_" not in name:
+        return
+    flat = name.replace(".", "_")
+    for other in image.topics:
+        if other != name and other.replace(".", "_") == flat:
+            raise InvalidTopicError(f"topic {name} collides with {other}: '.' and '_' are alike in metric names")
+
+
+def _replicas(image: Image, wanted: NewTopic, defaults: TopicDefaults) -> dict[int, tuple[int, ...]]:
+    if wanted.assignments:
+        if wanted.partitions != -1 or wanted.replication_factor != -1:
+            raise InvalidRequestError("replicas are given by hand: the counts of partitions and replicas must be -1")
+        return _assigned(image, wanted.assignments)
+    partitions = defaults.partitions if wanted.partitions == -1 else wanted.partitions
+    factor = defaults.replication_factor if wanted.replication_factor == -1 else wanted.replication_factor
+    if partitions <= 0:
+        raise InvalidPartitionsError(f"a topic has at least one partition, not {partitions}")
+    if partitions > PARTITIONS_MAX:
+        raise PolicyViolationError(f"{partitions} partitions are more than the {PARTITIONS_MAX} a topic may have")
+    return place(sorted(image.brokers), partitions, factor)
+
+
+def _assigned(image: Image, assignments: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
+    if sorted(assignments) != list(range(len(assignments))):
+        raise InvalidReplicaAssignmentError("partitions given by hand are numbered from 0 without gaps")
+    if len({len(replicas) for replicas in assignments.values()}) != 1:
+        raise InvalidReplicaAssignmentError("every partition has the same number of replicas")
+    for partition, replicas in assignments.items():
+        if not replicas or len(set(replicas)) != len(replicas):
+            raise InvalidReplicaAssignmentError(f"partition {partition} names a broker twice, or none")
+        unknown = [broker for broker in replicas if broker not in image.brokers]
+        if unknown:
+            raise InvalidReplicaAssignmentError(f"partition {partition} names brokers that are not there: {unknown}")
+    return {partition: tuple(assignments[partition]) for partition in sorted(assignments)}
+
+
+def decide_delete(image: Image, topic: TopicImage) -> Transaction:
+    """What to remove for a topic: children first."""
+    path = layout.topic_path(topic.name)
+    operations: list[Operation] = []
+    for partition, state in topic.partitions.items():
+        if state.state_version >= 0:
+            operations += (
+                Delete(path=layout.state_path(topic.name, partition)),
+                Delete(path=f"{path}/partitions/{partition}"),
+            )
+    operations += (Delete(path=f"{path}/partitions"), Delete(path=path))
+    if topic.name in image.topic_configs:
+        operations.append(Delete(path=layout.topic_config_path(topic.name)))
+    return Transaction(operations=tuple(operations))
