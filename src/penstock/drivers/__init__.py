@@ -1,0 +1,1 @@
+"""The only loops, threads and timers: they carry what the pure rooms decided."""

@@ -1,0 +1,72 @@
+"""Drives the embedded store: syncs its journal on a thread, and hands events out in order."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from penstock.drivers.loop import Loop
+from penstock.metadata.embedded import EmbeddedStore
+from penstock.metadata.image import Image
+from penstock.metadata.store import Committed, Refused, Transaction
+
+logger = logging.getLogger(__name__)
+
+Done = Callable[[Committed | Refused], object]
+
+
+class StoreDriver:
+    """The image changes when a transaction is confirmed, then `applied` hears of its topics, then its submitter."""
+
+    def __init__(
+        self,
+        store: EmbeddedStore,
+        image: Image,
+        loop: Loop,
+        *,
+        applied: Callable[[set[str]], object],
+        failed: Callable[[str], object],
+    ) -> None:
+        self._store = store
+        self._image = image
+        self._loop = loop
+        self._applied = applied
+        self._failed = failed
+        self._waiting: dict[int, Done] = {}
+        self._syncing = False
+
+    def submit(self, transaction: Transaction, done: Done) -> None:
+        try:
+            token = self._store.submit(transaction)
+        except OSError as error:
+            self._failed(f"the metadata journal cannot be written: {error}")
+            return
+        self._waiting[token] = done
+        if not self._syncing:
+            self._loop.call_soon(self._sync)
+            self._syncing = True
+
+    def _sync(self) -> None:
+        if not self._store.sync_due:
+            self._syncing = False
+            self._hand_out()
+            return
+        position = self._store.journal_position
+        self._loop.run_in_thread(self._store.sync, lambda outcome: self._synced(position, outcome))
+
+    def _synced(self, position: int, outcome: BaseException | None) -> None:
+        if outcome is not None:
+            self._failed(f"the metadata journal cannot be synced: {outcome}")
+            return
+        self._store.synced(position)
+        self._hand_out()
+        self._sync()
+
+    def _hand_out(self) -> None:
+        for event in self._store.take_events():
+            if isinstance(event, Committed):
+                self._applied(self._image.apply(event))
+            if isinstance(event, Committed | Refused):
+                done = self._waiting.pop(event.token, None)
+                if done is not None:
+                    done(event)

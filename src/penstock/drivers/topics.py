@@ -1,0 +1,37 @@
+"""Carries topic decisions to the store and answers when they are confirmed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+from penstock.controller.topics import NewTopic, TopicDecision, TopicDefaults, decide_create, decide_delete
+from penstock.drivers.store import StoreDriver
+from penstock.metadata.image import Image, TopicImage
+from penstock.metadata.store import Committed, Refused, StoreError
+
+Confirmed = Callable[[StoreError | None], object]
+
+
+class TopicDriver:
+    def __init__(
+        self, image: Image, store: StoreDriver, defaults: TopicDefaults, new_id: Callable[[], uuid.UUID]
+    ) -> None:
+        self._image = image
+        self._store = store
+        self._new_id = new_id
+        self.defaults = defaults
+
+    def decide(self, wanted: NewTopic) -> TopicDecision:
+        """Whether it could be made; nothing happens yet."""
+        return decide_create(self._image, wanted, self.defaults, self._new_id)
+
+    def create(self, decision: TopicDecision, confirmed: Confirmed) -> None:
+        self._store.submit(decision.transaction, lambda event: confirmed(_error(event)))
+
+    def delete(self, topic: TopicImage, confirmed: Confirmed) -> None:
+        self._store.submit(decide_delete(self._image, topic), lambda event: confirmed(_error(event)))
+
+
+def _error(event: Committed | Refused) -> StoreError | None:
+    return event.error if isinstance(event, Refused) else None
