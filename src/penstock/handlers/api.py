@@ -1,0 +1,129 @@
+"""What a handler is: a plain function `(request, context) -> answer | Pending`, listed with its versions in an `Api`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from penstock.base.errors import PenstockError
+from penstock.handlers.services import Services
+from penstock.protocol.fetch import Slice
+from penstock.protocol.schemas import Shape, codec
+
+__all__ = ["NO_ANSWER", "Api", "CloseConnectionError", "Context", "Peer", "Pending", "Services", "kio_api"]
+
+A = TypeVar("A")
+
+
+class CloseConnectionError(PenstockError):
+    """The connection is to be closed: the only answer a client without acknowledgements can see."""
+
+
+class _NoAnswer:
+    """Says that a request gets no answer at all."""
+
+
+NO_ANSWER = _NoAnswer()
+
+
+class Pending(Generic[A]):
+    """An answer that is not there yet. Resolved once; a client that left abandons it, and a later answer is dropped."""
+
+    __slots__ = ("_answer", "_listener", "_on_abandon", "_state")
+
+    _WAITING, _RESOLVED, _ABANDONED = range(3)
+
+    def __init__(self, on_abandon: Callable[[], object] | None = None) -> None:
+        self._state = self._WAITING
+        self._answer: A | None = None
+        self._listener: Callable[[A], None] | None = None
+        self._on_abandon = on_abandon
+
+    @property
+    def is_resolved(self) -> bool:
+        return self._state == self._RESOLVED
+
+    def resolve(self, answer: A) -> None:
+        assert self._state != self._RESOLVED, "an answer is given once"
+        if self._state == self._ABANDONED:
+            return
+        self._state = self._RESOLVED
+        self._on_abandon = None
+        if self._listener is None:
+            self._answer = answer
+        else:
+            self._listener(answer)
+
+    def listen(self, listener: Callable[[A], None]) -> None:
+        """Calls `listener` with the answer, at once if it is there."""
+        assert self._listener is None, "one connection waits for an answer"
+        self._listener = listener
+        if self._state == self._RESOLVED:
+            listener(self._answer)  # type: ignore[arg-type]
+            self._answer = None
+
+    def abandon(self) -> None:
+        """Nobody waits any more."""
+        if self._state == self._WAITING:
+            self._state = self._ABANDONED
+            if self._on_abandon is not None:
+                self._on_abandon()
+
+
+class Peer(NamedTuple):
+    """Who is at the other end of a connection."""
+
+    listener: str
+    address: str
+    connection: object
+    principal: str = "User:ANONYMOUS"
+
+
+class Context:
+    """One request's surroundings."""
+
+    __slots__ = ("api_key", "client_id", "peer", "services", "version")
+
+    def __init__(self, services: Services, peer: Peer, api_key: int, version: int, client_id: str | None) -> None:
+        self.services = services
+        self.peer = peer
+        self.api_key = api_key
+        self.version = version
+        self.client_id = client_id
+
+    @property
+    def response(self) -> Shape:
+        """The shape of this version's response."""
+        return codec(self.api_key, self.version).response
+
+
+Handler = Callable[[Any, Context], Any]
+
+
+class Api(NamedTuple):
+    """One API as it is served."""
+
+    key: int
+    name: str
+    low: int
+    high: int
+    flexible_from: int
+    handle: Handler
+    decode: Callable[[Any, int, int], Any]
+    """`(frame, body position, version) -> request`."""
+    encode: Callable[[Any, int], bytes | list[bytes | Slice]]
+    """`(answer, version) -> body`."""
+    advertised_low: int | None = None
+    """Where clients are told of lower versions than are served."""
+
+
+def kio_api(key: int, name: str, low: int, high: int, flexible_from: int, handle: Handler) -> Api:
+    """An API that kio's schemas decode and encode."""
+
+    def decode(frame: bytes | bytearray, position: int, version: int) -> Any:
+        return codec(key, version).decode(bytes(frame), position)
+
+    def encode(answer: Any, version: int) -> bytes:
+        return codec(key, version).encode(answer)
+
+    return Api(key, name, low, high, flexible_from, handle, decode, encode)

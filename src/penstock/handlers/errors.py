@@ -1,0 +1,9 @@
+"""What a handler itself may refuse."""
+
+from __future__ import annotations
+
+from penstock.base.errors import PenstockError
+
+
+class TopicAuthorisationError(PenstockError):
+    """The principal may not use this topic (TOPIC_AUTHORIZATION_FAILED)."""

@@ -1,0 +1,74 @@
+"""ListOffsets (key 2), versions 1-11, flexible from 6.
+
+Behaviour: for each partition the offset of a timestamp, or of a special one: -1 latest (the high watermark; the last
+    stable offset for read_committed), -2 earliest, -3 largest timestamp, -4 earliest local, -5 latest tiered (none).
+Versions: 2 isolation level; 4 leader epoch; 6 flexible; 7 largest timestamp (KIP-734); 8 earliest local; 9 latest tiered;
+    10 timeout; 11 earliest pending upload (none).
+Differs from Kafka: nothing is tiered, so -5 and -6 answer -1.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from penstock.base.errors import PenstockError
+from penstock.handlers.api import Context
+from penstock.handlers.authoriser import Action, Resource
+from penstock.handlers.error_map import code_of
+from penstock.handlers.errors import TopicAuthorisationError
+from penstock.handlers.fetch import READ_COMMITTED
+from penstock.replication.partition import Partition
+from penstock.storage.partition_log import Bound
+from penstock.storage.timestamps import FoundOffset, offset_for_timestamp, offset_of_max_timestamp
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+_NOT_FOUND = FoundOffset(-1, -1, -1)
+
+
+def handle_list_offsets(request: Any, context: Context) -> Any:
+    response = context.response
+    committed = getattr(request, "isolation_level", 0) == READ_COMMITTED
+    bound = Bound.LAST_STABLE if committed else Bound.HIGH_WATERMARK
+    topics = []
+    for topic in request.topics:
+        partitions = tuple(_partition(response, topic.name, entry, bound, context) for entry in topic.partitions)
+        topics.append(response.topics.make(name=topic.name, partitions=partitions))
+    return response.make(throttle_time=timedelta(), topics=tuple(topics))
+
+
+def _partition(response: Any, topic: str, entry: Any, bound: Bound, context: Context) -> Any:
+    error_code, found = ErrorCode.none, _NOT_FOUND
+    try:
+        if not context.services.authoriser.allows(context.peer.principal, Action.DESCRIBE, Resource.TOPIC, topic):
+            raise TopicAuthorisationError(f"{context.peer.principal} may not describe topic {topic}")
+        partition = context.services.partitions.get(topic, entry.partition_index)
+        partition.check_leader(getattr(entry, "current_leader_epoch", -1))
+        found = find_offset(partition, entry.timestamp, bound)
+    except PenstockError as error:
+        error_code = code_of(error)
+    return response.topics.partitions.make(
+        partition_index=entry.partition_index,
+        error_code=error_code,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch,
+    )
+
+
+def find_offset(partition: Partition, timestamp: int, bound: Bound) -> FoundOffset:
+    """An offset by timestamp; -1 where there is none that the asker may see."""
+    log = partition.log
+    if timestamp == LATEST:
+        return FoundOffset(-1, partition.readable_end(bound), partition.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        start = log.log_start_offset
+        return FoundOffset(-1, start, log.leader_epochs.epoch_at(start))
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return _NOT_FOUND
+    found = offset_of_max_timestamp(log) if timestamp == MAX_TIMESTAMP else offset_for_timestamp(log, timestamp)
+    if found is None or found.offset >= partition.readable_end(bound):
+        return _NOT_FOUND
+    return found

@@ -1,0 +1,194 @@
+"""Produce (key 0), versions 3-13, flexible from 9; advertised from 0, as clients test for that.
+
+Behaviour: appends each partition's batch to its leader; answers at once for acks 0 and 1, for acks -1 when the high
+    watermark passes the batch or the timeout ends. Errors are per partition; acks 0 has no answer, and an error closes
+    the connection.
+Versions: 3 batches v2; 5 log start offset; 7 zstd; 8 record errors (KIP-467); 9 flexible; 10 current leader (KIP-951);
+    12 transactions V2; 13 topic ids.
+Differs from Kafka: the client id `__admin_client` may not write internal topics either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kio.schema.errors import ErrorCode
+
+from penstock.base.errors import (
+    InvalidRecordError,
+    PenstockError,
+    UnsupportedCompressionTypeError,
+    UnsupportedForMessageFormatError,
+)
+from penstock.base.ids import InvalidTopicError
+from penstock.handlers.api import NO_ANSWER, CloseConnectionError, Context, Pending, _NoAnswer
+from penstock.handlers.authoriser import Action, Resource
+from penstock.handlers.error_map import code_of
+from penstock.handlers.errors import TopicAuthorisationError
+from penstock.metadata.image import INTERNAL_TOPICS
+from penstock.protocol.produce import (
+    TOPIC_ID_FROM,
+    ProduceAnswer,
+    ProducedPartition,
+    ProducedTopic,
+    ProducePartition,
+    ProduceRequest,
+    ProduceTopic,
+    RecordError,
+)
+from penstock.replication.append import AppendOutcome, AppendTo, append_partitions
+from penstock.replication.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
+from penstock.replication.partition import ACKS_ALL
+from penstock.replication.wait_for_acks import AwaitedAppend, WaitForAcks
+
+_ZSTD = 4
+_ZSTD_FROM = 7
+
+
+def handle_produce(request: ProduceRequest, context: Context) -> ProduceAnswer | Pending[ProduceAnswer] | _NoAnswer:
+    acks = request.acks
+    if acks not in (-1, 0, 1):
+        return _refuse_all(request, int(ErrorCode.invalid_required_acks))
+    if request.transactional_id is not None and not context.services.authoriser.allows(
+        context.peer.principal, Action.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id
+    ):
+        return _refuse_all(request, int(ErrorCode.transactional_id_authorization_failed))
+    wanted: list[AppendTo] = []
+    for topic in request.topics:
+        wanted += _appends_of(topic, context)
+    outcomes = append_partitions(wanted, acks)
+    services = context.services
+    must_wait = False
+    for outcome, append in zip(outcomes, wanted, strict=True):
+        appended = outcome.appended
+        if appended is None:
+            continue
+        assert append.partition is not None
+        key = append.partition.topic_partition
+        services.fetch_waits.changed(key)
+        if appended.high_watermark_moved:
+            services.produce_waits.changed(key)
+        elif acks == ACKS_ALL:
+            must_wait = True
+        if appended.flush_due:
+            services.flushes.ask(append.partition)
+            must_wait = True
+    if acks == 0:
+        if any(outcome.error is not None for outcome in outcomes):
+            raise CloseConnectionError("a record without acknowledgement could not be written")
+        return NO_ANSWER
+    if must_wait:
+        return _wait(request, wanted, outcomes, context)
+    return _answer(_names(request), outcomes, {}, frozenset())
+
+
+def _appends_of(topic: ProduceTopic, context: Context) -> list[AppendTo]:
+    """Authorised? existing? well-formed? In this order, so that nothing is learnt of a topic one may not write."""
+    services = context.services
+    name = topic.name
+    refusal: PenstockError | None = None
+    if context.version >= TOPIC_ID_FROM:
+        known = services.image.names_by_id.get(topic.topic_id)
+        if known is None:
+            refusal = UnknownTopicIdError("no topic has this id")
+        else:
+            name = known
+    if refusal is None and not services.authoriser.allows(context.peer.principal, Action.WRITE, Resource.TOPIC, name):
+        refusal = TopicAuthorisationError(f"{context.peer.principal} may not write topic {name}")
+    if refusal is None and name in INTERNAL_TOPICS:
+        refusal = InvalidTopicError(f"{name} is written by the broker only")
+    if refusal is not None:
+        return [AppendTo(None, b"", refusal) for _ in topic.partitions]
+    appends = []
+    for entry in topic.partitions:
+        partition = services.partitions.find(name, entry.partition)
+        if partition is None:
+            absent = UnknownTopicOrPartitionError(f"there is no partition {entry.partition} of topic {name} here")
+            appends.append(AppendTo(None, b"", absent))
+            continue
+        records = entry.records
+        if not records:
+            appends.append(AppendTo(None, b"", InvalidRecordError("a produced partition has one batch, not none")))
+        elif context.version < _ZSTD_FROM and len(records) > 22 and records[22] & 7 == _ZSTD:
+            appends.append(AppendTo(None, b"", UnsupportedCompressionTypeError("zstd needs Produce version 7")))
+        else:
+            appends.append(AppendTo(partition, records))
+    return appends
+
+
+# A topic's place in the answer: name, id, partition numbers. Kept instead of the request, whose bytes are let go.
+_Place = tuple[str, bytes, list[int]]
+
+
+def _names(request: ProduceRequest) -> list[_Place]:
+    return [(topic.name, topic.topic_id, [entry.partition for entry in topic.partitions]) for topic in request.topics]
+
+
+def _wait(
+    request: ProduceRequest, wanted: Sequence[AppendTo], outcomes: list[AppendOutcome], context: Context
+) -> ProduceAnswer | Pending[ProduceAnswer]:
+    names = _names(request)
+    acks = request.acks
+    keys = [None if append.partition is None else append.partition.topic_partition for append in wanted]
+    awaited = [
+        AwaitedAppend(append.partition, append.partition.leader_epoch, outcome.appended.end_offset, acks)
+        for append, outcome in zip(wanted, outcomes, strict=True)
+        if append.partition is not None and outcome.appended is not None
+    ]
+    waits = context.services.produce_waits
+    pending: Pending[ProduceAnswer] = Pending(lambda: waits.drop(operation))
+
+    def answer(ended: WaitForAcks) -> None:
+        late = frozenset(number for number, key in enumerate(keys) if key in ended.timed_out)
+        failed = {
+            number: ended.errors[key] for number, key in enumerate(keys) if key is not None and key in ended.errors
+        }
+        pending.resolve(_answer(names, outcomes, failed, late))
+
+    operation = WaitForAcks(awaited, answer)
+    waits.finish_or_wait(operation, operation.keys, request.timeout_ms)
+    return pending
+
+
+def _answer(
+    names: list[_Place], outcomes: list[AppendOutcome], failed: dict[int, PenstockError], late: frozenset[int]
+) -> ProduceAnswer:
+    topics = []
+    number = 0
+    for name, topic_id, partitions in names:
+        produced = []
+        for partition in partitions:
+            appended, error = outcomes[number]
+            error = failed.get(number, error) if failed else error
+            if error is not None:
+                produced.append(_refused(partition, error))
+            elif number in late:
+                produced.append(ProducedPartition(partition, int(ErrorCode.request_timed_out), -1, -1, -1))
+            else:
+                assert appended is not None
+                produced.append(
+                    ProducedPartition(
+                        partition, 0, appended.base_offset, appended.log_append_time_ms, appended.log_start_offset
+                    )
+                )
+            number += 1
+        topics.append(ProducedTopic(name, topic_id, produced))
+    return ProduceAnswer(topics)
+
+
+def _refused(partition: int, error: PenstockError) -> ProducedPartition:
+    if isinstance(error, UnsupportedForMessageFormatError):
+        error = InvalidRecordError(str(error))
+    record_errors: tuple[RecordError, ...] = ()
+    if isinstance(error, InvalidRecordError):
+        record_errors = tuple(RecordError(index, message) for index, message in error.record_errors)
+    return ProducedPartition(partition, int(code_of(error)), -1, -1, -1, record_errors, str(error))
+
+
+def _refuse_all(request: ProduceRequest, code: int) -> ProduceAnswer:
+    def refused(entry: ProducePartition) -> ProducedPartition:
+        return ProducedPartition(entry.partition, code, -1, -1, -1)
+
+    return ProduceAnswer(
+        [ProducedTopic(topic.name, topic.topic_id, list(map(refused, topic.partitions))) for topic in request.topics]
+    )

@@ -1,0 +1,33 @@
+"""Every API that is served. What is not here is not in ApiVersions."""
+
+from __future__ import annotations
+
+from penstock.handlers.api import Api, kio_api
+from penstock.handlers.api_versions import api_versions_handler
+from penstock.handlers.create_topics import handle_create_topics
+from penstock.handlers.delete_topics import handle_delete_topics
+from penstock.handlers.fetch import handle_fetch
+from penstock.handlers.init_producer_id import handle_init_producer_id
+from penstock.handlers.list_offsets import handle_list_offsets
+from penstock.handlers.metadata import handle_metadata
+from penstock.handlers.produce import handle_produce
+from penstock.protocol.fetch import decode_fetch_request, encode_fetch_answer
+from penstock.protocol.produce import decode_produce_request, encode_produce_answer
+
+
+def make_registry() -> dict[int, Api]:
+    apis: dict[int, Api] = {}
+    listed = (
+        Api(0, "Produce", 3, 13, 9, handle_produce, decode_produce_request, encode_produce_answer, advertised_low=0),
+        Api(1, "Fetch", 4, 18, 12, handle_fetch, decode_fetch_request, encode_fetch_answer),
+        kio_api(2, "ListOffsets", 1, 11, 6, handle_list_offsets),
+        kio_api(3, "Metadata", 0, 13, 9, handle_metadata),
+        kio_api(18, "ApiVersions", 0, 4, 3, api_versions_handler(apis)),
+        kio_api(19, "CreateTopics", 2, 7, 5, handle_create_topics),
+        kio_api(20, "DeleteTopics", 1, 6, 4, handle_delete_topics),
+        kio_api(22, "InitProducerId", 0, 5, 2, handle_init_producer_id),
+    )
+    for api in listed:
+        assert api.key not in apis, f"{api.name} is listed twice"
+        apis[api.key] = api
+    return apis

@@ -1,0 +1,72 @@
+"""What handlers may use. The composition root makes one, and tests make their own."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from penstock.base.clock import Clock
+from penstock.base.ids import TopicPartition
+from penstock.drivers.delayed import Delayed
+from penstock.drivers.flushes import Flushes
+from penstock.drivers.producer_ids import ProducerIds
+from penstock.drivers.topics import TopicDriver
+from penstock.handlers.authoriser import Authoriser
+from penstock.metadata.image import Image
+from penstock.replication.fetch_sessions import FetchSessions
+from penstock.replication.partitions import Partitions
+
+
+class HandlerSettings(Protocol):
+    """The configuration that handlers ask for."""
+
+    @property
+    def auto_create_topics(self) -> bool: ...
+
+    @property
+    def fetch_bytes_max(self) -> int: ...
+
+
+class Services:
+    __slots__ = (
+        "authoriser",
+        "clock",
+        "fetch_sessions",
+        "fetch_waits",
+        "flushes",
+        "image",
+        "node_id",
+        "partitions",
+        "produce_waits",
+        "producer_ids",
+        "settings",
+        "topics",
+    )
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        clock: Clock,
+        image: Image,
+        partitions: Partitions,
+        produce_waits: Delayed[TopicPartition],
+        fetch_waits: Delayed[TopicPartition],
+        fetch_sessions: FetchSessions,
+        flushes: Flushes,
+        topics: TopicDriver,
+        producer_ids: ProducerIds,
+        authoriser: Authoriser,
+        settings: HandlerSettings,
+    ) -> None:
+        self.node_id = node_id
+        self.clock = clock
+        self.image = image
+        self.partitions = partitions
+        self.produce_waits = produce_waits
+        self.fetch_waits = fetch_waits
+        self.fetch_sessions = fetch_sessions
+        self.flushes = flushes
+        self.topics = topics
+        self.producer_ids = producer_ids
+        self.authoriser = authoriser
+        self.settings = settings
