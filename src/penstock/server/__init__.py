@@ -1,0 +1,1 @@
+"""Sockets: listener, framing, connections whose answers leave in order, dispatch to the handlers."""

@@ -1,0 +1,245 @@
+"""One client's connection: answers leave in the order of their requests, and nobody can make us hold much.
+
+Requests are handled as they arrive, many at a time; an answer that is ready early waits for the ones before it. While
+the client does not read, or has too many requests under way, no further request is handled and none is read. Slices of
+files are read a megabyte at a time as the socket drains, so a slow reader costs a megabyte at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+from penstock.base.errors import PenstockError
+from penstock.base.files import File
+from penstock.handlers.api import CloseConnectionError, Peer
+from penstock.protocol.errors import MalformedMessageError
+from penstock.protocol.fetch import Slice
+from penstock.server.dispatch import Outcome, Parts, Waiting
+from penstock.server.framing import FrameLimitError, Framing
+
+logger = logging.getLogger(__name__)
+
+READ_BYTES_MAX = 1 << 20
+IN_FLIGHT_MAX = 100
+WRITE_BUFFER_BYTES = 256 * 1024
+
+
+class FileSlice(Slice, Protocol):
+    @property
+    def file(self) -> File: ...
+
+    @property
+    def position(self) -> int: ...
+
+
+class _Rest:
+    """What is left of a slice."""
+
+    __slots__ = ("file", "length", "position")
+
+    def __init__(self, file: File, position: int, length: int) -> None:
+        self.file = file
+        self.position = position
+        self.length = length
+
+
+class _Slot:
+    """An answer's place in the order. `parts` is None until it is ready."""
+
+    __slots__ = ("parts", "waiting")
+
+    def __init__(self, waiting: Waiting | None, parts: bytes | Parts | None) -> None:
+        self.waiting = waiting
+        self.parts = parts
+
+
+class Connection(asyncio.Protocol):
+    """The event loop's side of a connection."""
+
+    def __init__(
+        self,
+        dispatch: Callable[[bytes | bytearray, Peer], Outcome],
+        *,
+        listener: str,
+        frame_bytes_max: int,
+        opened: Callable[[Connection], bool],
+        closed: Callable[[Connection], None],
+    ) -> None:
+        self._dispatch = dispatch
+        self._listener = listener
+        self._framing = Framing(frame_bytes_max)
+        self._opened = opened
+        self._closed = closed
+        self._transport: asyncio.Transport
+        self.peer: Peer
+        self._slots: deque[_Slot] = deque()
+        self._sending: deque[bytes | Slice] = deque()
+        self._backlog: deque[bytes | bytearray] = deque()
+        self._paused_writing = False
+        self._paused_reading = False
+        self._closing = False
+        self.active = True
+        """Whether bytes came since somebody last set this to False: what an idle connection is told by."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an answer is owed or being sent."""
+        return bool(self._slots or self._sending or self._backlog)
+
+    # The event loop calls these.
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are asyncio's in all but their class.
+        self._transport = transport = cast("asyncio.Transport", transport)
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        address = transport.get_extra_info("peername")
+        self.peer = Peer(self._listener, str(address[0]) if address else "", self)
+        if not self._opened(self):
+            self.close("too many connections")
+
+    def data_received(self, data: bytes) -> None:
+        self.active = True
+        try:
+            frames = self._framing.feed(data)
+        except FrameLimitError as error:
+            self.close(str(error))
+            return
+        if self._backlog or self._is_blocked():
+            self._backlog.extend(frames)
+            self._pause_reading()
+            return
+        written: list[bytes] = []
+        for number, frame in enumerate(frames):
+            outcome = self._handle(frame)
+            if type(outcome) is bytes and not self._slots and not self._sending:
+                written.append(outcome)
+            elif outcome is not None:
+                if written:
+                    self._transport.write(b"".join(written))
+                    written = []
+                self._enqueue(outcome)
+            if self._closing:
+                break
+            if self._is_blocked():
+                self._backlog.extend(frames[number + 1 :])
+                self._pause_reading()
+                break
+        if written:
+            self._transport.write(written[0] if len(written) == 1 else b"".join(written))
+
+    def pause_writing(self) -> None:
+        self._paused_writing = True
+
+    def resume_writing(self) -> None:
+        self._paused_writing = False
+        self._pump()
+        self._work_off_backlog()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = True
+        for slot in self._slots:
+            if slot.waiting is not None:
+                slot.waiting.pending.abandon()
+        self._slots.clear()
+        self._sending.clear()
+        self._backlog.clear()
+        self._closed(self)
+
+    def close(self, reason: str) -> None:
+        """Ends the connection; answers that are not sent yet are not sent."""
+        if self._closing:
+            return
+        self._closing = True
+        self._backlog.clear()
+        logger.info("closing the connection from %s: %s", self.peer.address if hasattr(self, "peer") else "?", reason)
+        self._transport.close()
+
+    # Requests.
+    def _handle(self, frame: bytes | bytearray) -> Outcome:
+        try:
+            return self._dispatch(frame, self.peer)
+        except (MalformedMessageError, CloseConnectionError) as error:
+            self.close(str(error))
+        except PenstockError as error:
+            logger.exception("an error that its handler should have answered")
+            self.close(str(error))
+        except Exception:
+            logger.exception("a request could not be handled")
+            self.close("an internal error")
+        return None
+
+    def _is_blocked(self) -> bool:
+        return self._paused_writing or len(self._slots) >= IN_FLIGHT_MAX
+
+    def _pause_reading(self) -> None:
+        if not self._paused_reading and not self._closing:
+            self._paused_reading = True
+            self._transport.pause_reading()
+
+    def _work_off_backlog(self) -> None:
+        while self._backlog and not self._is_blocked() and not self._closing:
+            outcome = self._handle(self._backlog.popleft())
+            if outcome is not None:
+                self._enqueue(outcome)
+        if self._paused_reading and not self._backlog and not self._is_blocked() and not self._closing:
+            self._paused_reading = False
+            self._transport.resume_reading()
+
+    # Answers.
+    def _enqueue(self, outcome: bytes | Parts | Waiting) -> None:
+        if isinstance(outcome, Waiting):
+            slot = _Slot(outcome, None)
+            self._slots.append(slot)
+            outcome.pending.listen(lambda answer: self._answered(slot, answer))
+            return
+        self._slots.append(_Slot(None, outcome))
+        self._send_ready()
+
+    def _answered(self, slot: _Slot, answer: Any) -> None:
+        assert slot.waiting is not None
+        waiting, slot.waiting = slot.waiting, None
+        if self._closing:
+            return
+        slot.parts = waiting.encode(answer) or b""
+        self._send_ready()
+        self._work_off_backlog()
+
+    def _send_ready(self) -> None:
+        slots = self._slots
+        while slots and slots[0].parts is not None:
+            parts = slots.popleft().parts
+            if isinstance(parts, bytes):
+                self._sending.append(parts)
+            elif parts is not None:
+                self._sending.extend(parts)
+        self._pump()
+
+    def _pump(self) -> None:
+        sending = self._sending
+        while sending and not self._paused_writing and not self._closing:
+            part = sending.popleft()
+            if isinstance(part, bytes):
+                if part:
+                    self._transport.write(part)
+                continue
+            self._send_slice(part)  # type: ignore[arg-type]
+
+    def _send_slice(self, part: FileSlice) -> None:
+        length = min(part.length, READ_BYTES_MAX)
+        try:
+            data = part.file.pread(length, part.position)
+        except (OSError, ValueError) as error:
+            self.close(f"a log could not be read: {error}")
+            return
+        if len(data) < length:
+            self.close("a log was cut while it was being sent")
+            return
+        if length < part.length:
+            self._sending.appendleft(_Rest(part.file, part.position + length, part.length - length))
+        self._transport.write(data)

@@ -1,0 +1,82 @@
+"""From a frame to its handler, and from the answer to bytes.
+
+An unknown key or version closes the connection, as in Kafka: there is no answer that its client could read. ApiVersions
+is the exception: an unknown version of it is answered in version 0, so that the client can learn and ask again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from penstock.handlers.api import NO_ANSWER, Api, Context, Peer, Pending, Services
+from penstock.handlers.api_versions import unsupported_version_answer
+from penstock.protocol.errors import MalformedMessageError
+from penstock.protocol.fetch import Slice
+from penstock.protocol.headers import API_VERSIONS_KEY, read_request_header, response_header, skip_header_tags
+from penstock.protocol.primitives import INT32, Buffer
+
+Parts = list[bytes | Slice]
+
+
+class Waiting:
+    """An answer that will come; `encode` turns it into the bytes to send."""
+
+    __slots__ = ("encode", "pending")
+
+    def __init__(self, pending: Pending[Any], encode: Callable[[Any], bytes | Parts | None]) -> None:
+        self.pending = pending
+        self.encode = encode
+
+
+Outcome = bytes | Parts | Waiting | None
+
+
+class Dispatcher:
+    def __init__(self, apis: Mapping[int, Api], services: Services) -> None:
+        self._apis = apis
+        self._services = services
+
+    def dispatch(self, frame: Buffer, peer: Peer) -> Outcome:
+        """The answer to a request: bytes, parts, one to wait for, or None where no answer is wanted.
+
+        MalformedMessageError means: close the connection.
+        """
+        api_key, version, correlation_id, client_id, position = read_request_header(frame)
+        api = self._apis.get(api_key)
+        if api is None:
+            raise MalformedMessageError(f"API key {api_key} is not served")
+        if not api.low <= version <= api.high:
+            if api_key == API_VERSIONS_KEY:
+                return framed(INT32.pack(correlation_id), unsupported_version_answer(self._apis))
+            raise MalformedMessageError(f"{api.name} version {version} is not served, only {api.low} to {api.high}")
+        flexible = version >= api.flexible_from
+        if flexible:
+            position = skip_header_tags(frame, position)
+        request = api.decode(frame, position, version)
+        answer = api.handle(request, Context(self._services, peer, api_key, version, client_id))
+        header = response_header(correlation_id, api_key, flexible=flexible)
+        if type(answer) is Pending:
+            return Waiting(answer, lambda resolved: _encode(api, resolved, version, header))
+        return _encode(api, answer, version, header)
+
+
+def _encode(api: Api, answer: Any, version: int, header: bytes) -> bytes | Parts | None:
+    if answer is NO_ANSWER:
+        return None
+    return framed(header, api.encode(answer, version))
+
+
+def framed(header: bytes, body: bytes | Parts) -> bytes | Parts:
+    """Length, header and body."""
+    if isinstance(body, bytes):
+        return INT32.pack(len(header) + len(body)) + header + body
+    length = len(header)
+    for part in body:
+        length += len(part) if isinstance(part, bytes) else part.length
+    first = body[0]
+    if isinstance(first, bytes):
+        body[0] = INT32.pack(length) + header + first
+    else:
+        body.insert(0, INT32.pack(length) + header)
+    return body[0] if len(body) == 1 else body  # type: ignore[return-value]

@@ -1,0 +1,109 @@
+"""Listening sockets, and the connections that came through them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.base.errors import ConfigError
+from penstock.handlers.api import Peer
+from penstock.protocol.primitives import Buffer
+from penstock.server.connection import Connection
+from penstock.server.dispatch import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """One listener as it is configured; port 0 takes a free one."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def parse_listener(text: str) -> Address:
+    """NAME://host:port, as Kafka writes it; IPv6 in brackets, an empty host for all interfaces."""
+    name, separator, rest = text.partition("://")
+    host, colon, port = rest.rpartition(":")
+    if not separator or not colon or not name or not port.isdigit() or not 0 <= int(port) <= 65_535:
+        raise ConfigError(f"{text!r} is not a listener; write NAME://host:port, e.g. PLAINTEXT://127.0.0.1:9092")
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise ConfigError(f"{text!r}: an IPv6 address stands in brackets")
+    return Address(name=name.upper(), host=host.strip("[]"), port=int(port))
+
+
+class Server:
+    """All listeners of a broker."""
+
+    def __init__(
+        self,
+        dispatch: Callable[[Buffer, Peer], Outcome],
+        *,
+        frame_bytes_max: int,
+        connections_max: int,
+        backlog: int,
+    ) -> None:
+        self._dispatch = dispatch
+        self._frame_bytes_max = frame_bytes_max
+        self._connections_max = connections_max
+        self._backlog = backlog
+        self._servers: list[asyncio.AbstractServer] = []
+        self.connections: set[Connection] = set()
+
+    async def bind(self, address: Address) -> Address:
+        """Binds a socket; nothing is accepted before `start`. Returns the address with its real port."""
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: self._connection(address.name),
+            host=address.host or None,
+            port=address.port,
+            backlog=self._backlog,
+            reuse_address=True,
+            start_serving=False,
+        )
+        self._servers.append(server)
+        bound: socket.socket = server.sockets[0]
+        return Address(name=address.name, host=address.host, port=bound.getsockname()[1])
+
+    async def start(self) -> None:
+        for server in self._servers:
+            await server.start_serving()
+
+    def _connection(self, listener: str) -> Connection:
+        return Connection(
+            self._dispatch,
+            listener=listener,
+            frame_bytes_max=self._frame_bytes_max,
+            opened=self._opened,
+            closed=self.connections.discard,
+        )
+
+    def _opened(self, connection: Connection) -> bool:
+        if len(self.connections) >= self._connections_max:
+            return False
+        self.connections.add(connection)
+        return True
+
+    def close_idle(self) -> int:
+        """Closes connections that sent nothing since the last call. Returns how many."""
+        closed = 0
+        for connection in tuple(self.connections):
+            if connection.active or connection.is_busy:
+                connection.active = False
+            else:
+                connection.close("idle for too long")
+                closed += 1
+        return closed
+
+    def stop(self) -> None:
+        """No new connections, and an end to those there are."""
+        for server in self._servers:
+            server.close()
+        for connection in tuple(self.connections):
+            connection.close("the broker is stopping")
