@@ -1,0 +1,1 @@
+"""The composition root: configuration to objects; start, run, stop."""

@@ -1,0 +1,294 @@
+"""One broker: made from its configuration, started, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import socket
+import uuid
+from functools import partial
+
+from penstock.app.config import BrokerConfig
+from penstock.base.clock import SystemClock
+from penstock.base.errors import PenstockError
+from penstock.base.files import SystemFiles
+from penstock.base.ids import TopicPartition, topic_id_text
+from penstock.base.jobs import ThreadJobs
+from penstock.controller.adoption import decide_adopt
+from penstock.controller.leaders import decide_start_alone
+from penstock.controller.topics import TopicDefaults
+from penstock.drivers.delayed import Delayed
+from penstock.drivers.flushes import Flushes
+from penstock.drivers.housekeeping import Housekeeping
+from penstock.drivers.loop import AsyncioLoop
+from penstock.drivers.producer_ids import ProducerIds
+from penstock.drivers.roles import RoleDriver
+from penstock.drivers.store import StoreDriver
+from penstock.drivers.topics import TopicDriver
+from penstock.handlers.authoriser import AllowAll
+from penstock.handlers.registry import make_registry
+from penstock.handlers.services import Services
+from penstock.metadata import layout
+from penstock.metadata.embedded import EmbeddedStore
+from penstock.metadata.image import Image
+from penstock.metadata.layout import BrokerNode, Endpoint
+from penstock.metadata.store import Committed, Create, Operation, Transaction
+from penstock.replication.fetch_sessions import FetchSessions
+from penstock.replication.partitions import Partitions
+from penstock.server.dispatch import Dispatcher
+from penstock.server.listener import Address, Server
+from penstock.storage import checkpoints
+from penstock.storage.config import LogConfig, log_config
+from penstock.storage.log_directories import LogDirectories
+
+logger = logging.getLogger(__name__)
+
+_ANY_INTERFACE = ("", "0.0.0.0", "::")
+_IDLE_CHECKS = 2
+
+
+def new_topic_id() -> uuid.UUID:
+    """A random id that prints without a leading dash, as Kafka's do."""
+    while True:
+        topic_id = uuid.uuid4()
+        if not topic_id_text(topic_id).startswith("-"):
+            return topic_id
+
+
+class Broker:
+    """`start`, then `stop`, once each, on one event loop. `failed` is set when the broker cannot go on."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self.failed = asyncio.Event()
+        self.endpoints: tuple[Address, ...] = ()
+        self._clock = SystemClock()
+        self._files = SystemFiles()
+        self._loop = AsyncioLoop(asyncio.get_running_loop())
+        self._image = Image()
+        self._partitions = Partitions()
+        self._store: EmbeddedStore | None = None
+        self._directories = LogDirectories(
+            config.log_directories,
+            self._files,
+            self._clock,
+            config_for=self._config_for,
+            jobs=ThreadJobs(config["num.recovery.threads.per.data.dir"]),
+            jitter_for=_jitter,
+        )
+        self._server: Server | None = None
+        self._housekeeping: Housekeeping | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    # Starting.
+    async def start(self) -> None:
+        for complaint in self.config.complaints:
+            logger.warning("%s", complaint)
+        for path in self.config.log_directories:
+            self._make_parents(path)
+        for report in self._directories.open():
+            logger.info("%s", report)
+        self._open_store()
+        waits = self._make_waits()
+        roles = RoleDriver(
+            node_id=self.config.node_id,
+            image=self._image,
+            partitions=self._partitions,
+            directories=self._directories,
+            log_values=self.config.log_values,
+            loop=self._loop,
+            waits=waits,
+        )
+        store = StoreDriver(self._opened_store, self._image, self._loop, applied=roles.follow, failed=self._fail)
+        services = self._make_services(store, waits)
+        self._server = Server(
+            Dispatcher(make_registry(), services).dispatch,
+            frame_bytes_max=self.config["socket.request.max.bytes"],
+            connections_max=self.config["max.connections"],
+            backlog=self.config["socket.listen.backlog.size"],
+        )
+        self.endpoints = tuple([await self._server.bind(address) for address in self.config.listeners])
+        self._register()
+        roles.follow(self._image.topics)
+        self._start_housekeeping(services)
+        await self._server.start()
+
+    @staticmethod
+    def _make_parents(path: str) -> None:
+        import os
+
+        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+
+    def _config_for(self, partition: TopicPartition) -> LogConfig:
+        """A log's configuration while directories are loaded: the first one is locked by then, and holds the journal."""
+        self._open_store()
+        return log_config(self._image.topic_configs.get(partition.topic, {}), self.config.log_values)
+
+    def _open_store(self) -> None:
+        if self._store is None:
+            self._store = EmbeddedStore(self._files, self.config.log_directories[0].rstrip("/"), self._clock)
+            self._image.load(self._store.nodes())
+
+    @property
+    def _opened_store(self) -> EmbeddedStore:
+        assert self._store is not None
+        return self._store
+
+    def _commit_now(self, operations: tuple[Operation, ...]) -> None:
+        """A transaction before anybody is served: waits for the disk where it stands."""
+        if not operations:
+            return
+        store = self._opened_store
+        store.submit(Transaction(operations=operations))
+        store.sync()
+        store.synced(store.journal_position)
+        for event in store.take_events():
+            if not isinstance(event, Committed):
+                raise PenstockError(f"the metadata store refused to start: {event}")
+            self._image.apply(event)
+
+    def _register(self) -> None:
+        """Everything the tree must say before the first client is served."""
+        node_id = self.config.node_id
+        self._commit_now(layout.permanent_nodes([node.path for node in self._opened_store.nodes()]))
+        if self._image.cluster_id is None:
+            cluster_id = self._cluster_id_on_disk() or topic_id_text(new_topic_id())
+            self._commit_now((Create(path=layout.CLUSTER_ID, data=layout.encode_cluster_id(cluster_id)),))
+        self._write_meta_properties()
+        endpoints = tuple(
+            Endpoint(listener=bound.name, security_protocol="PLAINTEXT", host=told.host, port=told.port)
+            for bound in self.endpoints
+            for told in (self.advertised(bound),)
+        )
+        broker = BrokerNode(broker_id=node_id, endpoints=endpoints, rack=self.config["broker.rack"] or None)
+        data = layout.encode_broker(broker, self._clock.wall_ms())
+        self._commit_now((Create(path=layout.broker_path(node_id), data=data, ephemeral=True),))
+        logs = self._directories.logs
+        adopted = decide_adopt(
+            self._image,
+            {partition: log.topic_id for partition, log in logs.items()},
+            {partition: log.leader_epochs.latest for partition, log in logs.items()},
+            node_id,
+            new_topic_id,
+        )
+        self._commit_now(adopted.operations)
+        self._commit_now(decide_start_alone(self._image, node_id).operations)
+        self._image.controller_id = node_id
+
+    def advertised(self, bound: Address) -> Address:
+        """What clients are told of a listener: never an address that means every interface."""
+        told = self.config.advertised.get(bound.name)
+        if told is not None:
+            return Address(name=told.name, host=told.host, port=told.port or bound.port)
+        if bound.host in _ANY_INTERFACE:
+            return Address(name=bound.name, host=socket.gethostname(), port=bound.port)
+        return bound
+
+    def _cluster_id_on_disk(self) -> str | None:
+        for state in self._directories.directories:
+            with contextlib.suppress(FileNotFoundError):
+                found = checkpoints.read_meta_properties(self._files, state.path).get("cluster.id")
+                if found:
+                    return found
+        return None
+
+    def _write_meta_properties(self) -> None:
+        assert self._image.cluster_id is not None
+        wanted = {"version": "1", "cluster.id": self._image.cluster_id, "node.id": str(self.config.node_id)}
+        for state in self._directories.directories:
+            try:
+                known = checkpoints.read_meta_properties(self._files, state.path)
+            except FileNotFoundError:
+                known = {}
+            if any(known.get(key) != value for key, value in wanted.items()):
+                checkpoints.write_meta_properties(self._files, state.path, {**known, **wanted})
+
+    def _make_waits(self) -> tuple[Delayed[TopicPartition], Delayed[TopicPartition]]:
+        return Delayed("Produce", self._clock, self._loop), Delayed("Fetch", self._clock, self._loop)
+
+    def _make_services(
+        self, store: StoreDriver, waits: tuple[Delayed[TopicPartition], Delayed[TopicPartition]]
+    ) -> Services:
+        config = self.config
+        blocks = [node.data for node in self._opened_store.nodes() if node.path == layout.PRODUCER_IDS]
+        defaults = TopicDefaults(
+            partitions=config["num.partitions"],
+            replication_factor=config["default.replication.factor"],
+            log_values=config.log_values,
+        )
+        return Services(
+            node_id=config.node_id,
+            clock=self._clock,
+            image=self._image,
+            partitions=self._partitions,
+            produce_waits=waits[0],
+            fetch_waits=waits[1],
+            fetch_sessions=FetchSessions(
+                self._clock,
+                config["max.incremental.fetch.session.cache.slots"],
+                partial(random.SystemRandom().randrange, 1, 2**31),
+            ),
+            flushes=Flushes(self._loop, waits),
+            topics=TopicDriver(self._image, store, defaults, new_topic_id),
+            producer_ids=ProducerIds(config.node_id, store, blocks[0] if blocks else None),
+            authoriser=AllowAll(),
+            settings=config,
+        )
+
+    def _start_housekeeping(self, services: Services) -> None:
+        names = (
+            "replica.high.watermark.checkpoint.interval.ms",
+            "log.flush.offset.checkpoint.interval.ms",
+            "log.flush.start.offset.checkpoint.interval.ms",
+            "log.retention.check.interval.ms",
+            "producer.id.expiration.ms",
+        )
+        self._housekeeping = Housekeeping(
+            loop=self._loop,
+            clock=self._clock,
+            files=self._files,
+            directories=self._directories,
+            partitions=self._partitions,
+            flushes=services.flushes,
+            values={name: self.config[name] for name in names},
+        )
+        self._housekeeping.start()
+        self._plan_idle_check()
+
+    def _plan_idle_check(self) -> None:
+        idle_ms = self.config["connections.max.idle.ms"]
+        if idle_ms > 0:
+            delay_s = idle_ms / _IDLE_CHECKS / 1000
+            self._idle_timer = asyncio.get_running_loop().call_later(delay_s, self._close_idle)
+
+    def _close_idle(self) -> None:
+        if self._server is not None:
+            self._server.close_idle()
+        self._plan_idle_check()
+
+    def _fail(self, reason: str) -> None:
+        logger.critical("%s", reason)
+        self.failed.set()
+
+    # Stopping.
+    async def stop(self) -> list[str]:
+        """A clean end: nothing is accepted, everything is flushed, the marker is written. Returns what went wrong."""
+        if self._server is not None:
+            self._server.stop()
+        if self._housekeeping is not None:
+            self._housekeeping.stop()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        await asyncio.sleep(0)
+        await asyncio.to_thread(self._loop.close)
+        await asyncio.sleep(0)
+        if self._store is not None:
+            self._store.close()
+        return self._directories.close()
+
+
+def _jitter(config: LogConfig) -> int:
+    """Drawn once for each log: rolls of many logs spread out."""
+    return random.randrange(config.segment_jitter_ms) if config.segment_jitter_ms > 0 else 0
