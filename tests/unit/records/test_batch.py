@@ -16,6 +16,7 @@ from penstock.records.batch import (
     Stop,
     TimestampType,
     assign,
+    assign_create_time,
     crc32c,
     read_header,
     records_slice,
@@ -160,6 +161,13 @@ def test_offset_and_epoch_lie_outside_the_crc_and_the_append_time_inside() -> No
     assert (batch.base_offset, batch.leader_epoch) == (1 << 40, 12)
     assert (batch.timestamp_type, batch.max_timestamp) == (TimestampType.LOG_APPEND_TIME, 1_700_000_000_000)
     assert batch.base_timestamp == 1000
+
+
+def test_a_claim_of_log_append_time_is_taken_back() -> None:
+    data = bytearray(GOLDEN)
+    assign(data, 0, 42, 3, 99)
+    assign_create_time(data, 0, 42, 3, 1005)
+    assert data == GOLDEN
 
 
 def test_attribute_bits() -> None:

@@ -70,6 +70,13 @@ def test_selection_counts_what_it_keeps() -> None:
     assert (bytes(kept.keep), *kept[1:]) == (b"\0\0\0\1\1", 2, 0, 1, 40, 4)
 
 
+def test_a_tombstone_at_the_last_offset_spoken_for_goes_too() -> None:
+    key_map = KeyMap(240, SEED)
+    payload = payload_of((b"a", b"1"), (b"a", None))
+    key_map.put_batch(payload, 0, len(payload), 2, 0)
+    assert key_map.select(payload, 0, len(payload), 2, 0, retain_tombstones=False).kept_count == 0
+
+
 def test_the_greatest_kept_timestamp_may_be_negative() -> None:
     key_map = KeyMap(240, SEED)
     payload = encode_record(0, -50, b"a", b"1") + encode_record(1, -70, b"b", b"1")

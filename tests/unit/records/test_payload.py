@@ -65,6 +65,13 @@ def test_timestamps_too_far_before_or_after_are_named() -> None:
     assert [index for index, _ in caught.value.record_errors] == [1, 3]
 
 
+def test_a_record_without_a_timestamp_is_not_named_among_the_untimely() -> None:
+    payload = record(0, -1 - NOW_MS) + record(1, 2 * HOUR_MS)
+    with pytest.raises(InvalidTimestampError) as caught:
+        check(payload, 2, before_max_ms=HOUR_MS, after_max_ms=HOUR_MS)
+    assert [index for index, _ in caught.value.record_errors] == [1]
+
+
 def test_a_missing_key_among_bad_timestamps_makes_the_whole_an_invalid_timestamp() -> None:
     payload = record(0, key=None) + record(1, 3 * HOUR_MS) + record(2, 3 * HOUR_MS, key=None)
     with pytest.raises(InvalidTimestampError) as caught:
@@ -107,6 +114,7 @@ MALFORMED = {
     "negative header count": bytes.fromhex("0c 00 00 00 01 01 01"),
     "two billion headers": bytes.fromhex("14 00 00 00 01 01 fe ff ff ff 0f"),
     "header with a null name": bytes.fromhex("10 00 00 00 01 01 02 01 01"),
+    "header with a null name that would be read again as its value": bytes.fromhex("0e 00 00 00 01 01 02 01"),
     "header name beyond the record": bytes.fromhex("10 00 00 00 01 01 02 08 01"),
     "header value of length -2": bytes.fromhex("10 00 00 00 01 01 02 00 03"),
     "bytes after the headers": bytes.fromhex("0e 00 00 00 01 01 00 00"),
@@ -124,6 +132,15 @@ def test_malformed_records_are_refused(name: str) -> None:
         columns(payload, 0, len(payload), 1)
     with pytest.raises(CorruptRecordError):
         retain(payload, 0, len(payload), 1, b"\x01")
+
+
+def test_a_record_that_hides_another_within_its_length_is_refused() -> None:
+    hidden = record(1, 0, None, None)
+    payload = bytes.fromhex("1a 00 00 00 01 01 00") + hidden
+    with pytest.raises(InvalidRecordError):
+        check(payload, 2)
+    with pytest.raises(InvalidRecordError):
+        check(payload, 1)
 
 
 def test_a_padded_varint_is_read_as_kafka_reads_it() -> None:
