@@ -60,11 +60,10 @@ def plan_range(
             if segment.largest_timestamp > now_ms - config.min_compaction_lag_ms:
                 limit = min(limit, segment.base_offset)
                 break
-    ends = [segment.base_offset for segment in sealed[1:]] + [active_base]
-    whole = [segment for segment, end in zip(sealed, ends, strict=True) if end <= limit]
+    whole = [segment for segment, end in _with_ends(sealed, active_base) if end <= limit]
     if not whole:
         return None
-    clean_end = ends[len(whole) - 1]
+    clean_end = sealed[len(whole)].base_offset if len(whole) < len(sealed) else active_base
     if first_dirty >= clean_end:
         return None
     dirty_bytes = sum(segment.size_bytes for segment in _dirty(whole, first_dirty, clean_end))
@@ -77,16 +76,20 @@ def plan_range(
 
 def _dirty(segments: list[CompactionFacts], first_dirty: int, end_offset: int) -> list[CompactionFacts]:
     """Segments that hold offsets at or above `first_dirty`."""
+    return [segment for segment, end in _with_ends(segments, end_offset) if end > first_dirty]
+
+
+def _with_ends(segments: list[CompactionFacts], end_offset: int) -> list[tuple[CompactionFacts, int]]:
+    """Each segment and the offset before which it ends; the last one ends at `end_offset`."""
     ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
-    return [segment for segment, end in zip(segments, ends, strict=True) if end > first_dirty]
+    return list(zip(segments, ends, strict=False))
 
 
 def group_segments(sealed: list[CompactionFacts], config: LogConfig, end_offset: int) -> list[list[int]]:
     """Base offsets of segments that become one: within a segment's size, its indexes' size and an int32 of offsets."""
     groups: list[list[int]] = []
     size = offset_bytes = time_bytes = 0
-    ends = [segment.base_offset for segment in sealed[1:]] + [end_offset]
-    for segment, end in zip(sealed, ends, strict=True):
+    for segment, end in _with_ends(sealed, end_offset):
         fits = (
             bool(groups)
             and size + segment.size_bytes <= config.segment_bytes

@@ -180,8 +180,12 @@ def load_partition(
 
 
 def _unflushed(bases: list[int], recovery_point: int) -> list[int]:
-    below = [base for base in bases if base <= recovery_point]
-    return [base for base in bases if base > recovery_point or base == below[-1]] if below else list(bases)
+    """Segments with a byte or an index entry that may not be on disk.
+
+    One that ends just at the recovery point counts: it may have been sealed, its files trimmed, after that flush.
+    """
+    below = [base for base in bases if base < recovery_point]
+    return [base for base in bases if base >= recovery_point or base == below[-1]] if below else list(bases)
 
 
 def _active_without_index(files: Files, directory: str, bases: list[int]) -> list[int]:
@@ -343,7 +347,7 @@ def _apply_notes(files: Files, directory: str, producers: Producers, report: Seg
         files.remove(path)
     index = TransactionIndex(files, path)
     for batch, marker in report.producers:
-        if batch.base_offset < start_offset:
+        if batch.last_offset < start_offset:
             continue
         completed = producers.update(batch, marker)
         if completed is None:

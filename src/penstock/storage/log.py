@@ -224,8 +224,8 @@ class Log:
         if dropped:
             self._active = self._reopen(self._segments.pop(), now_ms)
             self._segments.append(self._active)
-        self._active.truncate_to(offset)
-        self.end = Place(offset, self._active.base_offset, self._active.size_bytes)
+        end_offset = self._active.truncate_to(offset)
+        self.end = Place(end_offset, self._active.base_offset, self._active.size_bytes)
 
     def _reopen(self, segment: Segment, now_ms: int) -> ActiveSegment:
         """A sealed segment becomes the active one again. Its bytes stay."""

@@ -262,9 +262,12 @@ class LogDirectories:
         self._files.remove_directory(path)
 
     def truncate(self, partition: TopicPartition, offset: int) -> None:
-        """Cuts a follower's log, and writes the lower recovery point before anything can be appended over it."""
-        self.logs[partition].truncate(offset)
-        self.checkpoint_recovery_points(self._home[partition])
+        """Cuts a follower's log. The lower recovery point is on disk before the first byte goes: a crash from then on
+        recovers what is half cut, and what is appended over it."""
+        log = self.logs[partition]
+        if log.lower_recovery_point(offset):
+            self.checkpoint_recovery_points(self._home[partition])
+        log.truncate(offset)
 
     # Checkpoints.
     def _of(self, state: DirectoryState) -> Mapping[TopicPartition, PartitionLog]:

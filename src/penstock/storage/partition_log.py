@@ -456,8 +456,16 @@ class PartitionLog:
         self._high_watermark = self.log.place(self._high_watermark.offset)
         self._last_stable = None
 
+    def lower_recovery_point(self, offset: int) -> bool:
+        """Nothing at or above `offset` counts as flushed any more; says whether that was news."""
+        lower = max(offset, self._log_start_offset)
+        if lower >= self._recovery_point:
+            return False
+        self._recovery_point = lower
+        return True
+
     def truncate(self, offset: int) -> None:
-        """Cuts the log to end at `offset` at the latest. The caller writes the recovery checkpoint before it appends."""
+        """Cuts the log to end at `offset` at the latest. The caller has lowered the recovery point, on disk too."""
         self._health.check()
         if offset >= self.log.end.offset:
             return
@@ -467,14 +475,15 @@ class PartitionLog:
             if offset < self.log.segments[0].base_offset:
                 self._restart_at(offset, now_ms)
                 return
-            self.leader_epochs.truncate_from_end(offset)
-            for known in [found for found in self.snapshots.offsets if found > offset]:
-                self.snapshots.remove(known)
             self.log.truncate(offset, now_ms)
-            self._recovery_point = min(self._recovery_point, offset)
-            self._log_start_offset = min(self._log_start_offset, offset)
+            end_offset = self.log.end.offset
+            self.leader_epochs.truncate_from_end(end_offset)
+            for known in [found for found in self.snapshots.offsets if found > end_offset]:
+                self.snapshots.remove(known)
+            self._recovery_point = min(self._recovery_point, end_offset)
+            self._log_start_offset = min(self._log_start_offset, end_offset)
             self.rebuild_producers()
-            if self._high_watermark.offset >= offset:
+            if self._high_watermark.offset >= end_offset:
                 self._high_watermark = self.log.end
             self._last_stable = None
         except OSError as error:
@@ -518,12 +527,15 @@ class PartitionLog:
 
     # Durability (row S14).
     def flush_job(self) -> FlushJob:
-        """Everything from the recovery point to the end, to be synced on any thread and given back to `flushed`."""
+        """Everything from the recovery point to the end, to be synced on any thread and given back to `flushed`.
+
+        The segment before the recovery point too: sealing it trimmed its files.
+        """
         end_offset = self.log.end.offset
         return FlushJob(
             self._files,
             self.directory,
-            [segment.base_offset for segment in self.log.from_offset(self._recovery_point)],
+            [segment.base_offset for segment in self.log.from_offset(self._recovery_point - 1)],
             self.log.take_names_to_sync(),
             [offset for offset in self.snapshots.offsets if offset > self._recovery_point],
             self.leader_epochs.take_dirty(),

@@ -330,11 +330,11 @@ class ActiveSegment(Segment):
             and not self.time_index.is_full
         )
 
-    def truncate_to(self, offset: int) -> None:
-        """Cuts every batch that holds `offset` or more. What remains is whole batches below it."""
+    def truncate_to(self, offset: int) -> int:
+        """Cuts every batch that holds `offset` or more; where the segment ends then: whole batches remain."""
         batch = self.find(offset)
         if batch is None:
-            return
+            return offset
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
@@ -344,6 +344,7 @@ class ActiveSegment(Segment):
             self._first_timestamp = None
         self._indexer = Indexer(self.offset_index, self.time_index, self._indexer._interval_bytes)
         self._raise_largest()
+        return min(offset, batch.base_offset)
 
     def _raise_largest(self) -> None:
         """After a cut: timestamps behind the last time entry count again."""

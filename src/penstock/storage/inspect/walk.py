@@ -1,0 +1,180 @@
+"""A log file from its first byte to its last, the broken stretches included.
+
+Recovery stops at the first bad batch, because what follows it may not be believed; a person who looks wants to know what
+else is there. After a bad batch the walk goes on at the next place where a whole batch with a good CRC begins that fits
+the offsets: where the bad one's length leads, or further on.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from penstock.base.files import File
+from penstock.records.batch import HEADER_BYTES, LOG_OVERHEAD, Batch, Stop, read_header, scan
+
+CHUNK_BYTES = 4 * 1024 * 1024
+_SEARCH_BYTES = 1024 * 1024
+_RELATIVE_OFFSET_MAX = 2**31 - 1
+_ATTRIBUTES_MAX = 0x7F
+_MAGIC_POSITION = 16
+_OLD_HEAD = struct.Struct(">qiIb")  # offset, size, CRC-32, magic
+
+_REASONS = {
+    Stop.INCOMPLETE: "the batch is cut off: its length reaches beyond the end of the file",
+    Stop.ZEROES: "only zeroes follow",
+    Stop.OLD_MAGIC: "no batch begins here: its magic is below 2, and it is none of the old formats either",
+    Stop.BAD_MAGIC: "no batch begins here: its magic is unknown",
+    Stop.BAD_SIZE: "no batch begins here: its length cannot be right",
+    Stop.BAD_CRC: "the batch's CRC does not match",
+    Stop.BAD_COUNT: "the batch's count or offsets cannot be right",
+}
+OLD_FORMAT_REASON = "the records have format 0 or 1, which is not supported; let Kafka 3.x rewrite them first"
+
+
+class Found(NamedTuple):
+    """A good batch: its header, whose position counts in the file, and its bytes from `start` in `data`."""
+
+    batch: Batch
+    data: bytes
+    start: int
+
+    @property
+    def payload(self) -> memoryview:
+        return memoryview(self.data)[self.start + HEADER_BYTES : self.start + self.batch.size_bytes]
+
+
+class Broken(NamedTuple):
+    """A stretch without a good batch. `header` is what its first bytes say, where that much may be believed."""
+
+    position: int
+    size_bytes: int
+    reason: str
+    header: Batch | None
+    is_tail: bool
+    """Nothing good follows, and it looks like a write that was cut off or never came: a crash does that."""
+    is_old_format: bool
+
+    @property
+    def end_position(self) -> int:
+        return self.position + self.size_bytes
+
+
+class LogWalk:
+    """Iterate once. `end_offset` is one past the last good batch so far."""
+
+    def __init__(self, file: File, base_offset: int, *, bytes_max: int | None = None) -> None:
+        self._file = file
+        self._base_offset = base_offset
+        self.size_bytes = file.size() if bytes_max is None else min(file.size(), bytes_max)
+        self._is_partial = self.size_bytes < file.size()
+        self.end_offset = base_offset
+        self.position = 0
+
+    def __iter__(self) -> Iterator[Found | Broken]:
+        wanted = CHUNK_BYTES
+        while self.position < self.size_bytes:
+            start = self.position
+            data = self._read(wanted, start)
+            if not data:
+                return  # the file became shorter
+            found = scan(data)
+            for batch in found.batches:
+                self.end_offset = max(self.end_offset, batch.last_offset + 1)
+                self.position = start + batch.end_position
+                yield Found(batch._replace(position=start + batch.position), data, batch.position)
+            self.position = start + found.end
+            wanted = CHUNK_BYTES
+            if found.stop is Stop.COMPLETE:
+                continue
+            if found.stop is Stop.INCOMPLETE:
+                needed = self._needed(data[found.end : found.end + LOG_OVERHEAD])
+                if self.position + needed <= self.size_bytes:
+                    wanted = max(CHUNK_BYTES, needed)
+                    continue
+                if self._is_partial:
+                    return
+            broken = self._broken(found.stop)
+            self.position = broken.end_position
+            yield broken
+
+    def _read(self, length: int, position: int) -> bytes:
+        return self._file.pread(min(length, self.size_bytes - position), position)
+
+    def _needed(self, head: bytes) -> int:
+        """How many bytes the batch that begins with `head` asks for."""
+        if len(head) < LOG_OVERHEAD:
+            return HEADER_BYTES
+        return max(HEADER_BYTES, LOG_OVERHEAD + int(struct.unpack_from(">i", head, 8)[0]))
+
+    def _broken(self, stop: Stop) -> Broken:
+        position = self.position
+        old_bytes = self._old_format_bytes(position) if stop is Stop.OLD_MAGIC else 0
+        if old_bytes:
+            return Broken(position, old_bytes, OLD_FORMAT_REASON, None, False, True)
+        head = self._read(HEADER_BYTES, position)
+        header = None
+        end = 0
+        if stop in (Stop.BAD_CRC, Stop.BAD_COUNT):
+            header = read_header(head)._replace(position=position)
+            end = header.end_position
+        if not end or not (end == self.size_bytes or self._is_good(end)):
+            end = self._next_good(position + 1)
+        may_be_torn = stop not in (Stop.BAD_CRC, Stop.BAD_COUNT)
+        is_tail = end == self.size_bytes and may_be_torn
+        return Broken(position, end - position, _REASONS[stop], header, is_tail, False)
+
+    def _old_format_bytes(self, position: int) -> int:
+        """Size of the message of format 0 or 1 at `position`, 0 where its own CRC-32 says that there is none."""
+        head = self._read(_OLD_HEAD.size, position)
+        if len(head) < _OLD_HEAD.size:
+            return 0
+        _, size, crc, magic = _OLD_HEAD.unpack(head)
+        if magic not in (0, 1) or size < 14 or position + LOG_OVERHEAD + size > self.size_bytes:
+            return 0
+        body = self._read(size - 4, position + LOG_OVERHEAD + 4)
+        return LOG_OVERHEAD + size if zlib.crc32(body) == crc else 0
+
+    def _is_good(self, position: int) -> bool:
+        """Whether a whole batch with a good CRC and offsets that follow begins here."""
+        head = self._read(HEADER_BYTES, position)
+        if len(head) < HEADER_BYTES or not self._is_plausible(read_header(head), position):
+            return False
+        batch_bytes = read_header(head).size_bytes
+        return bool(scan(self._read(batch_bytes, position), batches_max=1).batches)
+
+    def _is_plausible(self, header: Batch, position: int) -> bool:
+        return (
+            header.magic == 2
+            and self.end_offset <= header.base_offset <= self._base_offset + _RELATIVE_OFFSET_MAX
+            and HEADER_BYTES <= header.size_bytes <= self.size_bytes - position
+            and header.base_offset <= header.last_offset
+            and header.record_count >= 0
+            and header.leader_epoch >= -1
+            and 0 <= header.attributes <= _ATTRIBUTES_MAX
+        )
+
+    def _next_good(self, position: int) -> int:
+        """Where the next good batch begins; the file's end where there is none."""
+        while position + HEADER_BYTES <= self.size_bytes:
+            window = self._read(_SEARCH_BYTES, position)
+            at = window.find(2, _MAGIC_POSITION)
+            while at >= 0:
+                start = at - _MAGIC_POSITION
+                if start + HEADER_BYTES > len(window):
+                    break
+                if self._is_plausible(read_header(window, start), position + start) and self._is_good(position + start):
+                    return position + start
+                at = window.find(2, at + 1)
+            if position + len(window) >= self.size_bytes:
+                break
+            position += len(window) - HEADER_BYTES
+        return self.size_bytes
+
+
+def holds_old_format(file: File) -> bool:
+    """Whether the file's first message has record format 0 or 1, by its own CRC."""
+    walk = LogWalk(file, 0)
+    return walk._old_format_bytes(0) > 0
