@@ -68,7 +68,10 @@ def _int32(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cyth
 @cython.nogil
 @cython.exceptval(check=False)
 def _int64(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.longlong:
-    return (cython.cast(cython.longlong, _int32(data, at)) << 32) | _uint32(data, at + 4)
+    value: cython.ulonglong = (cython.cast(cython.ulonglong, _uint32(data, at)) << 32) | _uint32(data, at + 4)
+    if cython.compiled:
+        return cython.cast(cython.longlong, value)
+    return value - ((value & (1 << 63)) << 1)
 
 
 @cython.cfunc
