@@ -227,8 +227,9 @@ def _create(server: str, topic: str, *, partitions: int = 1, config: dict[str, s
 
 
 def _producer(server: str, **config: str | int) -> Producer:
+    """A producer whose batches end where `flush` is called or where they are full, not when a clock says so."""
     names = {name.replace("_", "."): value for name, value in config.items()}
-    return Producer({**client_config(server), "linger.ms": 1, **names})
+    return Producer({**client_config(server), "linger.ms": 60_000, **names})
 
 
 def _produce_samples(server: str, topic: str, codec: str) -> None:

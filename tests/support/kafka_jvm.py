@@ -9,6 +9,7 @@
 """
 
 import functools
+import re
 import shutil
 import socket
 import struct
@@ -21,7 +22,7 @@ from tools.fetch_judges import kafka_libs
 from tools.java import ensure_java_home
 
 from tests.support import kafka_log
-from tests.support.processes import Child, ChildDied, free_port, wait_until
+from tests.support.processes import Child, free_port, wait_until
 
 VERSIONS = ("3.9", "4.3")
 NODE_ID = 1
@@ -39,6 +40,7 @@ STOCK_JVM = (
     "-XX:+ExplicitGCInvokesConcurrent",
 )
 
+_PARTITION = re.compile(r"^(.+)-(\d+)$")
 _SMALL = {
     "group.initial.rebalance.delay.ms": 0,
     "log.cleaner.dedupe.buffer.size": 8 * 1024 * 1024,
@@ -80,37 +82,74 @@ def run_main(version: str, main: str, *arguments: str | Path, stdin: str = "", s
     return ran.stdout
 
 
-def answers_metadata(port: int) -> bool:
-    """Whether a broker on this loopback port answers Metadata with itself and a controller in it."""
-    request = struct.pack(">hhih", 3, 4, 1, -1) + struct.pack(">i?", 0, False)
+def led_partitions(port: int) -> set[str] | None:
+    """The `topic-partition`s with a leader, by a broker's Metadata; None while it knows no broker or no controller."""
+    request = struct.pack(">hhih", 3, 4, 1, -1) + struct.pack(">i?", -1, False)
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
             connection.sendall(struct.pack(">i", len(request)) + request)
             size = struct.unpack(">i", _receive(connection, 4))[0]
-            answer = _receive(connection, size)
+            answer = _Reader(_receive(connection, size))
     except OSError:
-        return False
-    at = 8  # correlation id and throttle time
-    brokers = struct.unpack_from(">i", answer, at)[0]
-    at += 4
-    for _ in range(brokers):
-        at += 4
-        at += 2 + struct.unpack_from(">h", answer, at)[0]
-        at += 4
-        at += 2 + max(0, struct.unpack_from(">h", answer, at)[0])
-    at += 2 + max(0, struct.unpack_from(">h", answer, at)[0])
-    controller: int = struct.unpack_from(">i", answer, at)[0]
-    return brokers > 0 and controller >= 0
+        return None
+    answer.number("i"), answer.number("i")  # correlation id, throttle time
+    brokers = [(answer.number("i"), answer.text(), answer.number("i"), answer.text()) for _ in answer.array()]
+    answer.text()  # cluster id
+    if not brokers or answer.number("i") < 0:
+        return None
+    found = set()
+    for _topic in answer.array():
+        answer.number("h")
+        name = answer.text()
+        answer.number("b")
+        for _partition in answer.array():
+            error, number, leader = answer.number("h"), answer.number("i"), answer.number("i")
+            for _list in ("replicas", "in sync"):
+                for _node in answer.array():
+                    answer.number("i")
+            if error == 0 and leader >= 0:
+                found.add(f"{name}-{number}")
+    return found
+
+
+class _Reader:
+    """Reads an answer in Kafka's older encoding from front to back."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def number(self, kind: str) -> int:
+        value: int = struct.unpack_from(f">{kind}", self._data, self._at)[0]
+        self._at += struct.calcsize(f">{kind}")
+        return value
+
+    def text(self) -> str:
+        size = max(0, self.number("h"))
+        self._at += size
+        return self._data[self._at - size : self._at].decode()
+
+    def array(self) -> range:
+        return range(self.number("i"))
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:
-    received = b""
+    received = bytearray()
     while len(received) < size:
         part = connection.recv(size - len(received))
         if not part:
             raise ConnectionError("closed in the middle of an answer")
         received += part
-    return received
+    return bytes(received)
+
+
+def partitions_on_disk(log_dir: Path) -> dict[str, tuple[str, int]]:
+    """The topic and number of every partition directory, KRaft's own log aside, by the directory's name."""
+    found = {}
+    for path in sorted(log_dir.iterdir()):
+        match = _PARTITION.match(path.name)
+        if path.is_dir() and match and match[1] != "__cluster_metadata":
+            found[path.name] = (match[1], int(match[2]))
+    return found
 
 
 class KafkaBroker:
@@ -153,7 +192,7 @@ class KafkaBroker:
         return self._broker.pid
 
     def start(self, *, seconds: float = 120) -> Self:
-        """Starts and returns when the broker answers."""
+        """Starts, and returns when the broker answers and leads every partition that it has on disk."""
         assert self._broker is None
         self.log_dir.mkdir(parents=True, exist_ok=True)
         if self.version == "3.9":
@@ -214,7 +253,8 @@ class KafkaBroker:
     def _is_ready(self) -> bool:
         assert self._broker is not None
         self._broker.check_alive()
-        return answers_metadata(self.port)
+        led = led_partitions(self.port)
+        return led is not None and led >= set(partitions_on_disk(self.log_dir))
 
     def _write_config(self) -> Path:
         properties: dict[str, str | int] = {**_SMALL, "log.dirs": str(self.log_dir)}
@@ -296,15 +336,3 @@ def copy_data_dir(source: Path, target: Path) -> Path:
 def _write_properties(path: Path, properties: dict[str, str | int]) -> Path:
     path.write_text("".join(f"{name}={value}\n" for name, value in sorted(properties.items())))
     return path
-
-
-__all__ = [
-    "QUICK_JVM",
-    "STOCK_JVM",
-    "ChildDied",
-    "KafkaBroker",
-    "ToolFailed",
-    "copy_data_dir",
-    "java_command",
-    "run_main",
-]

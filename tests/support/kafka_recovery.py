@@ -8,7 +8,6 @@ log, which says so of each partition before anything else can be appended: a tra
 it finds half ended, and its markers move the end.
 """
 
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.support import kafka_reads, processes
-from tests.support.kafka_jvm import KafkaBroker, copy_data_dir
+from tests.support.kafka_jvm import KafkaBroker, copy_data_dir, partitions_on_disk
 from tests.support.kafka_log import Start
 from tests.support.kafka_reads import ReadPartition, client_config
 
-_PARTITION = re.compile(r"^(.+)-(\d+)$")
 _CHECKPOINTS = (
     "cleaner-offset-checkpoint",
     "log-start-offset-checkpoint",
@@ -61,7 +59,7 @@ def adopt(
     """A broker, not yet started, whose data directory holds a copy of `log_dir` as if it were its own."""
     adopted = {
         name: (topic, number)
-        for name, (topic, number) in _partitions(log_dir).items()
+        for name, (topic, number) in partitions_on_disk(log_dir).items()
         if internal_topics or not topic.startswith("__")
     }
     counts: dict[str, int] = {}
@@ -99,12 +97,3 @@ def _wait_for_directories(broker: KafkaBroker, counts: dict[str, int]) -> None:
         seconds=60,
         what="the broker has made its partitions",
     )
-
-
-def _partitions(log_dir: Path) -> dict[str, tuple[str, int]]:
-    found = {}
-    for path in sorted(log_dir.iterdir()):
-        match = _PARTITION.match(path.name)
-        if path.is_dir() and match and match[1] != "__cluster_metadata":
-            found[path.name] = (match[1], int(match[2]))
-    return found
