@@ -4,6 +4,10 @@ ctypedef const unsigned char *Bytes
 cdef (Py_ssize_t, long long) read_varint(Bytes data, Py_ssize_t at, Py_ssize_t end, int bits) noexcept nogil
 cdef Py_ssize_t varint_bytes(long long value) noexcept nogil
 cdef Py_ssize_t write_varint(unsigned char *out, Py_ssize_t at, long long value) noexcept nogil
-cdef (
+# position after the record or a status, timestamp delta, offset delta, where its key length stands, key start, key
+# length, value start, value length, headers start, header count
+ctypedef (
     Py_ssize_t, long long, int, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t
-) read_record(Bytes data, Py_ssize_t at, Py_ssize_t end) noexcept nogil
+) RecordFields
+
+cdef RecordFields read_record(Bytes data, Py_ssize_t at, Py_ssize_t end) noexcept nogil

@@ -125,22 +125,7 @@ def _skip_headers(
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def read_record(
-    data: Bytes,  # noqa: F821
-    at: cython.Py_ssize_t,
-    end: cython.Py_ssize_t,
-) -> tuple[
-    cython.Py_ssize_t,
-    cython.longlong,
-    cython.int,
-    cython.Py_ssize_t,
-    cython.Py_ssize_t,
-    cython.Py_ssize_t,
-    cython.Py_ssize_t,
-    cython.Py_ssize_t,
-    cython.Py_ssize_t,
-    cython.Py_ssize_t,
-]:
+def read_record(data: Bytes, at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> RecordFields:  # noqa: F821
     """The record at `at`, whole and checked.
 
     (position after it or a status, timestamp delta, offset delta, where its key length stands, key start,
