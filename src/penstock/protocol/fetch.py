@@ -12,11 +12,11 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple, Protocol, TypeVar
 
+from penstock.protocol.errors import MalformedMessageError
 from penstock.protocol.primitives import (
     INT32,
     Buffer,
     compact_string,
-    decoding,
     read_compact_string,
     read_count,
     read_nullable_compact_string,
@@ -268,12 +268,13 @@ def _forgotten_flexible(frame: Buffer, position: int, *, by_id: bool) -> tuple[l
     return forgotten, position
 
 
-_plain = decoding("Fetch", _decode_plain)
-_flexible = decoding("Fetch", _decode_flexible)
-
-
 def decode_fetch_request(frame: Buffer, position: int, version: int) -> FetchRequest:
-    return _flexible(frame, position, version) if version >= FLEXIBLE_FROM else _plain(frame, position, version)
+    try:
+        if version < FLEXIBLE_FROM:
+            return _decode_plain(frame, position, version)
+        return _decode_flexible(frame, position, version)
+    except (IndexError, struct.error, UnicodeDecodeError) as error:
+        raise MalformedMessageError(f"Fetch version {version} cannot be read: {error}") from error
 
 
 def encode_fetch_answer(answer: FetchAnswer, version: int) -> list[bytes | Slice]:

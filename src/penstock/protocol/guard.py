@@ -2,7 +2,8 @@
 
 kio's native reader reserves memory for the count an array claims (2^31 elements end the process: the allocator aborts)
 and refuses tagged fields it does not know, which the protocol says must be skipped. So every body is first walked by
-its schema: counts are compared with the bytes that remain, and unknown tags are cut out. A body without unknown tags is
+its schema: counts are compared with the bytes that remain, null where an array must be is refused, unknown tags are
+cut out. A body without unknown tags is
 passed on as it is.
 """
 
@@ -66,6 +67,7 @@ class _Step(NamedTuple):
     size: int
     inner: tuple[_Step, ...] = ()
     tags: dict[int, tuple[_Step, ...]] = {}
+    nullable: bool = False
 
 
 class _Edit(NamedTuple):
@@ -114,6 +116,8 @@ class _Walk:
 
     def _elements(self, step: _Step, position: int, count: int) -> int:
         if count == -1:
+            if not step.nullable:
+                raise MalformedMessageError("an array that may not be null is null")
             return position
         self.elements += count
         if count < 0 or count > len(self.buffer) - position or self.elements > ELEMENTS_MAX:
@@ -174,22 +178,24 @@ def _primitive(kafka_type: str, *, flexible: bool) -> _Step:
     return _Step(_Kind.STRING if kafka_type == "string" else _Kind.BYTES, 0)
 
 
-def _array(inner: tuple[_Step, ...], *, flexible: bool) -> _Step:
+def _array(inner: tuple[_Step, ...], *, flexible: bool, nullable: bool) -> _Step:
     fixed = inner[0].size if len(inner) == 1 and inner[0].kind is _Kind.FIXED else 0
-    return _Step(_Kind.COMPACT_ARRAY if flexible else _Kind.ARRAY, fixed, inner)
+    return _Step(_Kind.COMPACT_ARRAY if flexible else _Kind.ARRAY, fixed, inner, {}, nullable)
 
 
 def _field(field: dataclasses.Field[Any], *, flexible: bool, tagged: bool) -> tuple[_Step, ...]:
     kind = classify_field(field)
     if isinstance(kind, PrimitiveField):
         return (_primitive(get_schema_field_type(field), flexible=flexible),)
+    nullable = is_optional(field)
     if isinstance(kind, PrimitiveTupleField):
-        return (_array((_primitive(get_schema_field_type(field), flexible=flexible),), flexible=flexible),)
+        element = (_primitive(get_schema_field_type(field), flexible=flexible),)
+        return (_array(element, flexible=flexible, nullable=nullable),)
     if isinstance(kind, EntityTupleField):
-        return (_array(_program(kind.type_), flexible=flexible),)
+        return (_array(_program(kind.type_), flexible=flexible, nullable=nullable),)
     assert isinstance(kind, EntityField)
     inner = _program(kind.type_)
-    return (_Step(_Kind.NULLABLE_ENTITY, 0, inner),) if is_optional(field) and not tagged else inner
+    return (_Step(_Kind.NULLABLE_ENTITY, 0, inner),) if nullable and not tagged else inner
 
 
 def _program(schema: type) -> tuple[_Step, ...]:

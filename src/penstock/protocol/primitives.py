@@ -7,12 +7,8 @@ the bytes that remain before anything is made of it, so a small frame can never 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from typing import TypeVar
 
 from penstock.protocol.errors import MalformedMessageError
-
-T = TypeVar("T")
 
 Buffer = bytes | bytearray
 
@@ -157,15 +153,3 @@ def tag_section(fields: dict[int, bytes]) -> bytes:
     for tag in sorted(fields):
         parts += (unsigned_varint(tag), unsigned_varint(len(fields[tag])), fields[tag])
     return b"".join(parts)
-
-
-def decoding(what: str, decode: Callable[[Buffer, int, int], T]) -> Callable[[Buffer, int, int], T]:
-    """Turns every way in which reading can fall off the buffer into one declared error."""
-
-    def decode_or_refuse(buffer: Buffer, position: int, version: int) -> T:
-        try:
-            return decode(buffer, position, version)
-        except (IndexError, struct.error, UnicodeDecodeError) as error:
-            raise MalformedMessageError(f"{what} version {version} cannot be read: {error}") from error
-
-    return decode_or_refuse

@@ -16,7 +16,6 @@ from penstock.protocol.primitives import (
     INT32,
     Buffer,
     compact_string,
-    decoding,
     nullable_compact_string,
     nullable_string,
     read_count,
@@ -101,29 +100,40 @@ _ANSWER_WITHOUT_START = struct.Struct(">ihqq")
 _ANSWER = struct.Struct(">ihqqq")
 
 
-def _decode_plain(frame: Buffer, position: int, _version: int) -> ProduceRequest:
-    transactional_id, position = read_nullable_string(frame, position)
+def _decode_plain(frame: Buffer, position: int) -> ProduceRequest:
+    """Bounds are checked in place here: the calls would cost as much as the rest."""
+    available = len(frame)
+    transactional_id = None
+    if frame[position] == 0xFF:
+        position += 2
+    else:
+        transactional_id, position = read_nullable_string(frame, position)
     acks, timeout_ms, topic_count = _ACKS_TIMEOUT_COUNT.unpack_from(frame, position)
     position += 10
-    read_count(frame, position, topic_count, 6)
-    view = memoryview(frame)
+    if topic_count != 1:
+        read_count(frame, position, topic_count, 6)
     topics = []
     for _ in range(topic_count):
         (name_length,) = INT16.unpack_from(frame, position)
-        end = read_span(frame, position + 2, name_length)
+        end = position + 2 + name_length
+        if name_length < 0 or end > available:
+            read_span(frame, position + 2, name_length)
         name = frame[position + 2 : end].decode()
         (partition_count,) = INT32.unpack_from(frame, end)
         position = end + 4
-        read_count(frame, position, partition_count, 8)
+        if partition_count != 1:
+            read_count(frame, position, partition_count, 8)
         partitions = []
         for _ in range(partition_count):
-            index, length = _INDEX_LENGTH.unpack_from(frame, position)
+            partition, length = _INDEX_LENGTH.unpack_from(frame, position)
             position += 8
             if length == -1:
-                partitions.append(ProducePartition(index, None))
+                partitions.append(ProducePartition(partition, None))
                 continue
-            end = read_span(frame, position, length)
-            partitions.append(ProducePartition(index, view[position:end]))
+            end = position + length
+            if length < 0 or end > available:
+                read_span(frame, position, length)
+            partitions.append(ProducePartition(partition, memoryview(frame)[position:end]))
             position = end
         topics.append(ProduceTopic(name, NO_TOPIC_ID, partitions))
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
@@ -169,12 +179,13 @@ def read_topic(frame: Buffer, position: int, *, by_id: bool) -> tuple[str, bytes
     return frame[position:end].decode(), NO_TOPIC_ID, end
 
 
-_plain = decoding("Produce", _decode_plain)
-_flexible = decoding("Produce", _decode_flexible)
-
-
 def decode_produce_request(frame: Buffer, position: int, version: int) -> ProduceRequest:
-    return _flexible(frame, position, version) if version >= FLEXIBLE_FROM else _plain(frame, position, version)
+    try:
+        if version < FLEXIBLE_FROM:
+            return _decode_plain(frame, position)
+        return _decode_flexible(frame, position, version)
+    except (IndexError, struct.error, UnicodeDecodeError) as error:
+        raise MalformedMessageError(f"Produce version {version} cannot be read: {error}") from error
 
 
 def encode_produce_answer(answer: ProduceAnswer, version: int) -> bytes:
