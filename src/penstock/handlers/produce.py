@@ -21,7 +21,7 @@ from penstock.base.errors import (
     UnsupportedForMessageFormatError,
 )
 from penstock.base.ids import InvalidTopicError
-from penstock.handlers.api import NO_ANSWER, CloseConnectionError, Context, Pending, _NoAnswer
+from penstock.handlers.api import NO_ANSWER, CloseConnectionError, Context, Pending, Services, _NoAnswer
 from penstock.handlers.authoriser import Action, Resource
 from penstock.handlers.error_map import code_of
 from penstock.handlers.errors import TopicAuthorisationError
@@ -55,34 +55,37 @@ def handle_produce(request: ProduceRequest, context: Context) -> ProduceAnswer |
         return _refuse_all(request, int(ErrorCode.transactional_id_authorization_failed))
     wanted: list[AppendTo] = []
     for topic in request.topics:
-        wanted += _appends_of(topic, context)
+        _add_appends(topic, context, wanted)
     outcomes = append_partitions(wanted, acks)
-    services = context.services
-    must_wait = False
-    for outcome, append in zip(outcomes, wanted, strict=True):
-        appended = outcome.appended
-        if appended is None:
-            continue
-        assert append.partition is not None
-        key = append.partition.topic_partition
-        services.fetch_waits.changed(key)
-        if appended.high_watermark_moved:
-            services.produce_waits.changed(key)
-        elif acks == ACKS_ALL:
-            must_wait = True
-        if appended.flush_due:
-            services.flushes.ask(append.partition)
-            must_wait = True
+    if _tell(wanted, outcomes, acks, context.services):
+        return _wait(request, wanted, outcomes, context)
     if acks == 0:
         if any(outcome.error is not None for outcome in outcomes):
             raise CloseConnectionError("a record without acknowledgement could not be written")
         return NO_ANSWER
-    if must_wait:
-        return _wait(request, wanted, outcomes, context)
-    return _answer(_names(request), outcomes, {}, frozenset())
+    return _answer(request.topics, outcomes, {}, frozenset())
 
 
-def _appends_of(topic: ProduceTopic, context: Context) -> list[AppendTo]:
+def _tell(wanted: list[AppendTo], outcomes: list[AppendOutcome], acks: int, services: Services) -> bool:
+    """Lets those know who wait for these partitions. Returns whether this request has to wait itself."""
+    must_wait = False
+    for number, (appended, _) in enumerate(outcomes):
+        if appended is None:
+            continue
+        partition = wanted[number].partition
+        assert partition is not None
+        services.fetch_waits.changed(partition.topic_partition)
+        if appended.high_watermark_moved:
+            services.produce_waits.changed(partition.topic_partition)
+        elif acks == ACKS_ALL:
+            must_wait = True
+        if appended.flush_due:
+            services.flushes.ask(partition)
+            must_wait = must_wait or acks != 0
+    return must_wait
+
+
+def _add_appends(topic: ProduceTopic, context: Context, appends: list[AppendTo]) -> None:
     """Authorised? existing? well-formed? In this order, so that nothing is learnt of a topic one may not write."""
     services = context.services
     name = topic.name
@@ -98,8 +101,8 @@ def _appends_of(topic: ProduceTopic, context: Context) -> list[AppendTo]:
     if refusal is None and name in INTERNAL_TOPICS:
         refusal = InvalidTopicError(f"{name} is written by the broker only")
     if refusal is not None:
-        return [AppendTo(None, b"", refusal) for _ in topic.partitions]
-    appends = []
+        appends += (AppendTo(None, b"", refusal) for _ in topic.partitions)
+        return
     for entry in topic.partitions:
         partition = services.partitions.find(name, entry.partition)
         if partition is None:
@@ -113,21 +116,16 @@ def _appends_of(topic: ProduceTopic, context: Context) -> list[AppendTo]:
             appends.append(AppendTo(None, b"", UnsupportedCompressionTypeError("zstd needs Produce version 7")))
         else:
             appends.append(AppendTo(partition, records))
-    return appends
-
-
-# A topic's place in the answer: name, id, partition numbers. Kept instead of the request, whose bytes are let go.
-_Place = tuple[str, bytes, list[int]]
-
-
-def _names(request: ProduceRequest) -> list[_Place]:
-    return [(topic.name, topic.topic_id, [entry.partition for entry in topic.partitions]) for topic in request.topics]
 
 
 def _wait(
     request: ProduceRequest, wanted: Sequence[AppendTo], outcomes: list[AppendOutcome], context: Context
 ) -> ProduceAnswer | Pending[ProduceAnswer]:
-    names = _names(request)
+    # Without the records: a request's bytes are let go while it waits.
+    topics = [
+        topic._replace(partitions=[entry._replace(records=None) for entry in topic.partitions])
+        for topic in request.topics
+    ]
     acks = request.acks
     keys = [None if append.partition is None else append.partition.topic_partition for append in wanted]
     awaited = [
@@ -143,7 +141,7 @@ def _wait(
         failed = {
             number: ended.errors[key] for number, key in enumerate(keys) if key is not None and key in ended.errors
         }
-        pending.resolve(_answer(names, outcomes, failed, late))
+        pending.resolve(_answer(topics, outcomes, failed, late))
 
     operation = WaitForAcks(awaited, answer)
     waits.finish_or_wait(operation, operation.keys, request.timeout_ms)
@@ -151,13 +149,13 @@ def _wait(
 
 
 def _answer(
-    names: list[_Place], outcomes: list[AppendOutcome], failed: dict[int, PenstockError], late: frozenset[int]
+    asked: list[ProduceTopic], outcomes: list[AppendOutcome], failed: dict[int, PenstockError], late: frozenset[int]
 ) -> ProduceAnswer:
     topics = []
     number = 0
-    for name, topic_id, partitions in names:
+    for name, topic_id, entries in asked:
         produced = []
-        for partition in partitions:
+        for partition, _ in entries:
             appended, error = outcomes[number]
             error = failed.get(number, error) if failed else error
             if error is not None:

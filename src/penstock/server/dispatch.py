@@ -57,14 +57,10 @@ class Dispatcher:
         answer = api.handle(request, Context(self._services, peer, api_key, version, client_id))
         header = response_header(correlation_id, api_key, flexible=flexible)
         if type(answer) is Pending:
-            return Waiting(answer, lambda resolved: _encode(api, resolved, version, header))
-        return _encode(api, answer, version, header)
-
-
-def _encode(api: Api, answer: Any, version: int, header: bytes) -> bytes | Parts | None:
-    if answer is NO_ANSWER:
-        return None
-    return framed(header, api.encode(answer, version))
+            return Waiting(answer, lambda resolved: framed(header, api.encode(resolved, version)))
+        if answer is NO_ANSWER:
+            return None
+        return framed(header, api.encode(answer, version))
 
 
 def framed(header: bytes, body: bytes | Parts) -> bytes | Parts:
