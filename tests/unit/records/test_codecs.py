@@ -140,6 +140,10 @@ CORRUPT = {
     "snappy: empty": (Codec.SNAPPY, b""),
     "snappy: claims 4 GiB": (Codec.SNAPPY, b"\xff\xff\xff\xff\x0f" + b"a" * 20),
     "snappy: chunk of -1 bytes (CVE-2023-34455)": (Codec.SNAPPY, compress(Codec.SNAPPY, b"")[:16] + b"\xff" * 40),
+    "snappy: chunk of -4 bytes, which would be read for ever": (
+        Codec.SNAPPY,
+        compress(Codec.SNAPPY, b"")[:16] + b"\xff\xff\xff\xfc" + bytes(40),
+    ),
     "snappy: chunk of 2 GiB": (Codec.SNAPPY, compress(Codec.SNAPPY, b"")[:16] + b"\x7f\xff\xff\xff" + bytes(40)),
     "snappy: header cut off": (Codec.SNAPPY, compress(Codec.SNAPPY, b"")[:12]),
     "lz4: empty": (Codec.LZ4, b""),
