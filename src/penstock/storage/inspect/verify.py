@@ -6,8 +6,9 @@ as it should be until it was recovered. In a live directory it is not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from penstock.base.errors import CorruptFileError, PenstockError
 from penstock.base.files import Files
@@ -34,6 +35,7 @@ from penstock.storage.inspect.verify_segment import (
     SegmentRequest,
     SegmentSummary,
 )
+from penstock.storage.inspect.walk import LogWalk
 
 Progress = Callable[[int], None]
 _INDEX_KINDS = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
@@ -172,7 +174,7 @@ def _check_epochs(
     except CorruptFileError as error:
         wrong(error.reason)
         return
-    for before, entry in zip(history, history[1:], strict=False):
+    for before, entry in pairwise(history):
         if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:
             wrong(f"epoch {entry.epoch} from offset {entry.start_offset} on follows epoch {before.epoch}")
             return
@@ -228,12 +230,11 @@ def _verify_directory(
 ) -> list[PartitionSummary]:
     # The checkpoints first: in a live directory the logs only grow beyond them.
     read = {name: _read_checkpoint(files, f"{place.path}/{name}", report) for name in OFFSET_CHECKPOINTS}
-    for name in (names.META_PROPERTIES,):
-        known = file_place(f"{place.path}/{name}")
-        if known is not None and files.exists(known.path):
-            for item in dump_file(files, known, DumpOptions()):
-                if isinstance(item, ProblemItem):
-                    report(Problem(path=item.file, reason=item.reason))
+    properties = FilePlace(path=f"{place.path}/{names.META_PROPERTIES}", kind=FileKind.META_PROPERTIES)
+    if files.exists(properties.path):
+        for item in dump_file(files, properties, DumpOptions()):
+            if isinstance(item, ProblemItem):
+                report(Problem(path=item.file, reason=item.reason))
     summaries = []
     for partition in place.partitions:
         try:
@@ -243,8 +244,32 @@ def _verify_directory(
                 raise
             continue  # its topic was deleted meanwhile
         summaries.append(summary)
-    _check_ranges(place, read, summaries, report)
+    ends = {summary.partition: summary.end_offset for summary in summaries if summary.partition and summary.segments}
+    _check_ranges(place, read, ends, report)
     return summaries
+
+
+def verify_checkpoints(files: Files, place: DirectoryPlace, report: Report) -> None:
+    """The directory's checkpoints against its logs, whose ends are read from their last segments."""
+    read = {name: _read_checkpoint(files, f"{place.path}/{name}", report) for name in OFFSET_CHECKPOINTS}
+    ends = {found.partition: quick_end_offset(files, found) for found in place.partitions if found.partition}
+    _check_ranges(place, read, ends, report)
+
+
+def quick_end_offset(files: Files, place: PartitionPlace) -> int:
+    """One past the last good batch, by walking the last segment alone."""
+    found = [parsed for parsed in map(names.parse_segment_file, files.list(place.path)) if parsed is not None]
+    bases = [base for base, kind, suffix in found if kind == names.LOG and not suffix]
+    if not bases:
+        return 0
+    file = files.open_read(f"{place.path}/{names.segment_file(max(bases), names.LOG)}")
+    try:
+        walk = LogWalk(file, max(bases))
+        for _ in walk:
+            pass
+        return walk.end_offset
+    finally:
+        file.close()
 
 
 def _read_checkpoint(files: Files, path: str, report: Report) -> dict[TopicPartition, int]:
@@ -257,12 +282,11 @@ def _read_checkpoint(files: Files, path: str, report: Report) -> dict[TopicParti
 
 def _check_ranges(
     place: DirectoryPlace,
-    read: dict[str, dict[TopicPartition, int]],
-    summaries: Iterable[PartitionSummary],
+    read: Mapping[str, Mapping[TopicPartition, int]],
+    ends: Mapping[TopicPartition, int],
     report: Report,
 ) -> None:
     """No checkpoint speaks of offsets that its log does not reach."""
-    ends = {summary.partition: summary.end_offset for summary in summaries if summary.segments}
     for name, offsets in read.items():
         for partition, offset in offsets.items():
             end_offset = ends.get(partition)

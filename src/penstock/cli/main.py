@@ -1,0 +1,147 @@
+"""`penstock`: the entry point. Commands are thin here and import what they need when they run, so that help is quick.
+
+Exit codes: 0 it went well, 1 it failed (or found what it looks for), 2 it was called wrongly. What the world does to us is
+one sentence on stderr, never a traceback.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+import typer.main
+from typer.exceptions import TyperException
+
+from penstock.base.errors import PenstockError
+from penstock.cli.log import app as log_app
+
+OK, FAILED, USAGE = 0, 1, 2
+_INTERRUPTED = 130
+
+app = typer.Typer(
+    name="penstock",
+    help="A Kafka-compatible log broker, and tools for the files of its logs.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(log_app, name="log")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from penstock import __version__
+
+        typer.echo(f"penstock {__version__}")
+        raise typer.Exit(OK)
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def doctor(
+    log_dir: Annotated[list[str] | None, typer.Option(help="A log directory to look at; may be repeated.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Say what this machine offers: Python, compiled kernels, Java, limits, directories."""
+    from penstock.cli import doctor as command
+    from penstock.cli.output import open_output
+
+    raise typer.Exit(command.run(log_dir or [], open_output(as_json=json)))
+
+
+@app.command()
+def demo(
+    records: Annotated[int | None, typer.Option(min=1000, help="How many records are written.")] = None,
+    short: Annotated[bool, typer.Option("--short", help="A tenth of everything, for CI.")] = False,
+    data: Annotated[
+        str | None, typer.Option(help="An empty or new directory to write to; default: a temporary one.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the files behind, and say where.")] = False,
+) -> None:
+    """Watch the log at work: write, kill -9, recover, prove that nothing acknowledged is missing."""
+    from penstock.cli import demo as command
+
+    wanted = records if records is not None else (100_000 if short else 1_000_000)
+    raise typer.Exit(command.run(wanted, data, keep=keep))
+
+
+def _register_serve() -> None:
+    """`serve` brings the whole broker with it: it is imported when it is called, its options too."""
+    if importlib.util.find_spec("penstock.cli.serve") is None:
+        return
+
+    @app.command(
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
+        help="Run a broker in the foreground.",
+    )
+    def serve(context: typer.Context) -> None:
+        from penstock.cli import kernels_notice
+        from penstock.cli.serve import serve as command
+
+        kernels_notice.give()
+        inner = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        inner.command()(command)
+        code = typer.main.get_command(inner).main(
+            args=list(context.args), prog_name="penstock serve", standalone_mode=False
+        )
+        raise typer.Exit(code if isinstance(code, int) else OK)
+
+
+_register_serve()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a path may hold what no encoding knows
+    try:
+        code = typer.main.get_command(app).main(
+            args=None if arguments is None else list(arguments), prog_name="penstock", standalone_mode=False
+        )
+        sys.stdout.flush()
+    except TyperException as error:
+        context = getattr(error, "ctx", None)
+        command = "penstock" if context is None else context.command_path
+        if message := error.format_message():
+            _complain(f"{message.rstrip('.')} (see {command} --help)")
+        return error.exit_code
+    except typer.Abort:
+        return _complain("interrupted")
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
+        return FAILED
+    except OSError as error:
+        return _complain(_os_sentence(error))
+    except PenstockError as error:
+        return _complain(str(error))
+    if code == _INTERRUPTED:
+        return _complain("interrupted")
+    return code if isinstance(code, int) else OK
+
+
+def _complain(sentence: str) -> int:
+    print(f"penstock: {sentence}", file=sys.stderr)
+    return FAILED
+
+
+def _os_sentence(error: OSError) -> str:
+    """The file first, then what is wrong with it in the system's words."""
+    reason = (error.strerror or str(error)).lower()
+    if error.errno == errno.ENOSPC:
+        reason = "the disk is full"
+    return f"{error.filename}: {reason}" if error.filename is not None else reason

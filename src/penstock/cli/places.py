@@ -1,0 +1,31 @@
+"""The paths of a command line, looked at before anything is done."""
+
+from __future__ import annotations
+
+import os
+
+from penstock.base.errors import LogDirectoryError
+from penstock.base.files import Files
+from penstock.storage.inspect.places import DirectoryPlace, FilePlace, PartitionPlace, Place, find_place, home_of
+
+
+def find_all(files: Files, paths: list[str]) -> list[Place]:
+    return [find_place(files, os.path.abspath(path)) for path in paths]
+
+
+def directories_only(files: Files, paths: list[str], verb: str) -> list[PartitionPlace | DirectoryPlace]:
+    """For commands that change things: they take directories, each of them once."""
+    places: list[PartitionPlace | DirectoryPlace] = []
+    for place in find_all(files, paths):
+        if isinstance(place, FilePlace):
+            raise LogDirectoryError(f"{place.path} is a file; {verb} takes a log directory or a partition's directory")
+        if isinstance(place, PartitionPlace) and place.partition is None:
+            raise LogDirectoryError(f"{place.path} is not called TOPIC-PARTITION; rename it before you {verb} it")
+        places.append(place)
+    return places
+
+
+def homes(files: Files, places: list[PartitionPlace | DirectoryPlace] | list[Place]) -> list[str]:
+    """The log directories in which the places lie, each once."""
+    found = [home_of(files, place) for place in places]
+    return list(dict.fromkeys(home for home in found if home is not None))

@@ -1,0 +1,317 @@
+"""Mending what can be proven mendable: whatever the log itself can tell again, and nothing that is data.
+
+A bad batch is data: cutting it means cutting everything behind it, which only `force` allows. A last write that was cut
+off is not, no start keeps it. What is cut stays beside the log as `.cut`. Every step is written aside and renamed into
+place, so that a crash leaves the old file or the new one. Who may call: whoever holds the directory's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from penstock.base.clock import Clock
+from penstock.base.errors import CorruptFileError
+from penstock.base.files import File, Files
+from penstock.records.batch import Batch
+from penstock.storage import checkpoints, names
+from penstock.storage.inspect.places import DirectoryPlace, PartitionPlace, file_place
+from penstock.storage.inspect.problems import Cure, Problem
+from penstock.storage.inspect.reopen import marker_lifted, refuse_old_format, reopen
+from penstock.storage.inspect.verify import (
+    PartitionSummary,
+    Progress,
+    quick_end_offset,
+    verify_checkpoints,
+    verify_partition,
+)
+from penstock.storage.inspect.verify_segment import OpenTransactions, SegmentCheck, SegmentRequest
+from penstock.storage.inspect.walk import Broken, Found, LogWalk
+from penstock.storage.load import clean_up
+from penstock.storage.offset_index import OffsetIndex
+from penstock.storage.producer_replay import end_marker, restore_snapshot
+from penstock.storage.producer_snapshot import Snapshots
+from penstock.storage.producer_state import EndMarker, Producers
+from penstock.storage.segment import Indexer
+from penstock.storage.time_index import TimeIndex
+from penstock.storage.transaction_index import ENTRY_BYTES, AbortedTransaction, entry_bytes, read_entries
+
+Say = Callable[[str, str], None]
+"""Told of each change: the file, and what was done to it."""
+
+_CHUNK_BYTES = 4 * 1024 * 1024
+_INDEX_INTERVAL_BYTES = 4096
+
+
+class Mender(NamedTuple):
+    """Mends the partitions of one log directory, or one partition that stands alone (`home` is None)."""
+
+    files: Files
+    clock: Clock
+    home: str | None
+    say: Say
+    force: bool = False
+
+    def mend_partition(self, place: PartitionPlace, progress: Progress = lambda _bytes: None) -> list[Problem]:
+        """Mends what it may; returns the problems that are left."""
+        refuse_old_format(self.files, place.path)
+        problems, summary = self._look(place, progress)
+        if any(problem.cure is Cure.LEFTOVERS for problem in problems) and self._clear_leftovers(place):
+            problems, summary = self._look(place, progress)
+        if self._cut(place, problems, summary):
+            problems, summary = self._look(place, progress)
+        done = {id(problem) for problem in problems if self._mend(place, summary, problem)}
+        if done:
+            self.files.sync_directory(place.path)
+        return [problem for problem in problems if id(problem) not in done]
+
+    def _look(self, place: PartitionPlace, progress: Progress) -> tuple[list[Problem], PartitionSummary]:
+        problems: list[Problem] = []
+        summary = verify_partition(self.files, place, problems.append, progress=progress)
+        return problems, summary
+
+    def _clear_leftovers(self, place: PartitionPlace) -> bool:
+        """Completes or drops what a start would; not where a swap that would take other segments' place is bad."""
+        for name in self.files.list(place.path):
+            known = file_place(f"{place.path}/{name}")
+            if known is not None and known.suffix == names.SWAP and known.kind.value == names.LOG:
+                bad: list[Problem] = []
+                request = SegmentRequest(place.path, known.base_offset, True, False, names.SWAP)
+                check = SegmentCheck(self.files, request, OpenTransactions(), bad.append)
+                if check.run().broken:
+                    return False
+        before = set(self.files.list(place.path))
+        with marker_lifted(self.files, self.home):
+            clean_up(self.files, place.path)
+            self.files.sync_directory(place.path)
+        for name in sorted(before - set(self.files.list(place.path))):
+            self.say(f"{place.path}/{name}", "cleared, as a start does")
+        return True
+
+    # The log.
+    def _cut(self, place: PartitionPlace, problems: list[Problem], summary: PartitionSummary) -> bool:
+        """Cuts a torn tail; with force, everything from the first bad batch on."""
+        wanted = [problem for problem in problems if problem.cure in (Cure.CUT, Cure.TAIL)]
+        if not wanted or (not self.force and any(problem.cure is Cure.CUT for problem in wanted)):
+            return False
+        first = min(wanted, key=lambda problem: (problem.path, problem.position or 0))
+        base = _base_of(first.path)
+        position = first.position or 0
+        with marker_lifted(self.files, self.home):
+            for segment in reversed(summary.segments):
+                if segment.base_offset > base:
+                    self._set_aside(place, segment.base_offset)
+            self._cut_file(first.path, position)
+            self.files.sync_directory(place.path)
+            reopen(self.files, self.clock, place, self.home, recovery_point=base)
+        return True
+
+    def _set_aside(self, place: PartitionPlace, base: int) -> None:
+        for kind in names.SEGMENT_SUFFIXES[1:]:
+            path = f"{place.path}/{names.segment_file(base, kind)}"
+            if self.files.exists(path):
+                self.files.remove(path)
+        path = f"{place.path}/{names.segment_file(base, names.LOG)}"
+        self.files.rename(path, path + names.CUT)
+        self.say(path, f"set aside as {_name(path)}{names.CUT}: it lies behind the cut")
+
+    def _cut_file(self, path: str, position: int) -> None:
+        """Keeps the bytes from `position` on as `NAME.POSITION.cut`, unless they are zeroes, and cuts them off."""
+        file = self.files.open(path)
+        try:
+            length = file.size() - position
+            target = f"{path}.{position}{names.CUT}"
+            kept = _keep(self.files, file, position, length, target)
+            file.truncate(position)
+            file.sync()
+        finally:
+            file.close()
+        where = f", kept as {_name(target)}" if kept else " of zeroes"
+        self.say(path, f"cut at position {position}: {length} bytes{where}")
+
+    # What the log can tell again.
+    def _mend(self, place: PartitionPlace, summary: PartitionSummary, problem: Problem) -> bool:
+        path = problem.path
+        if problem.cure is Cure.REMOVE:
+            if self.files.exists(path):
+                self.files.remove(path)
+                self.say(path, f"removed: {problem.reason}")
+            return True
+        if problem.cure is Cure.EPOCHS and summary.is_whole:
+            checkpoints.write_epochs(self.files, path, summary.epochs)
+            self.say(path, f"written anew from the batches: {len(summary.epochs)} epochs")
+            return True
+        if problem.cure not in (Cure.INDEXES, Cure.TRANSACTION_INDEX):
+            return False
+        base = _base_of(path)
+        if any(segment.broken for segment in summary.segments if segment.base_offset == base):
+            return False
+        if problem.cure is Cure.INDEXES:
+            return self._rebuild_indexes(place, base, path)
+        return self._rebuild_transactions(place, summary, base, path)
+
+    def _rebuild_indexes(self, place: PartitionPlace, base: int, path: str) -> bool:
+        log_path = f"{place.path}/{names.segment_file(base, names.LOG)}"
+        targets = [f"{place.path}/{names.segment_file(base, kind)}" for kind in (names.OFFSET_INDEX, names.TIME_INDEX)]
+        temporary = [f"{target}.tmp" for target in targets]
+        for leftover in temporary:
+            if self.files.exists(leftover):
+                self.files.remove(leftover)
+        offset_index = OffsetIndex(self.files, temporary[0], base)
+        time_index = TimeIndex(self.files, temporary[1], base)
+        file = self.files.open_read(log_path)
+        try:
+            entries_max = file.size() // _INDEX_INTERVAL_BYTES + 4
+            offset_index.open_active(entries_max * 8)
+            time_index.open_active((entries_max + 1) * 12)
+            indexer = Indexer(offset_index, time_index, _INDEX_INTERVAL_BYTES)
+            for piece in LogWalk(file, base):
+                assert isinstance(piece, Found), "a broken log's indexes are not rebuilt"
+                indexer.add([piece.batch])
+            indexer.finish()
+        finally:
+            file.close()
+            offset_index.close()
+            time_index.close()
+        for source, target in zip(temporary, targets, strict=True):
+            self._sync(source)
+            self.files.rename(source, target)
+        self.say(path, f"rebuilt: {offset_index.entries} offset entries, {time_index.entries} time entries")
+        return True
+
+    def _sync(self, path: str) -> None:
+        file = self.files.open(path)
+        try:
+            file.sync()
+        finally:
+            file.close()
+
+    def _rebuild_transactions(self, place: PartitionPlace, summary: PartitionSummary, base: int, path: str) -> bool:
+        """From the markers; a transaction that began before the log does is taken from the old file's good entries."""
+        known = {entry.last_offset: entry for entry in self._known_aborts(path)}
+        entries = []
+        for offset, producer_id, entry in self._aborts(place, summary, base):
+            old = known.get(offset)
+            if entry is not None:
+                entries.append(entry)
+            elif old is not None and old.producer_id == producer_id:
+                entries.append(old)
+        if entries:
+            checkpoints.write_atomically(self.files, path, b"".join(map(entry_bytes, entries)))
+        elif self.files.exists(path):
+            self.files.remove(path)
+        self.say(path, f"written anew from the markers: {len(entries)} aborted transactions")
+        return True
+
+    def _known_aborts(self, path: str) -> list[AbortedTransaction]:
+        data = self.files.read(path) if self.files.exists(path) else b""
+        try:
+            return read_entries(data[: len(data) // ENTRY_BYTES * ENTRY_BYTES], path)
+        except CorruptFileError:
+            return []
+
+    def _aborts(
+        self, place: PartitionPlace, summary: PartitionSummary, base: int
+    ) -> Iterator[tuple[int, int, AbortedTransaction | None]]:
+        """(offset, producer id, entry) of each abort marker in a segment; no entry where nothing of its data is known."""
+        offsets = [
+            parsed[0]
+            for parsed in map(names.parse_segment_file, self.files.list(place.path))
+            if parsed is not None and parsed[1:] == (names.SNAPSHOT, "")
+        ]
+        producers = Producers()
+        start = restore_snapshot(producers, Snapshots(self.files, place.path, offsets), base)
+        for segment in summary.segments:
+            if segment.base_offset > base:
+                return
+            if segment.end_offset <= start and segment.base_offset != base:
+                continue
+            for batch, marker in self._producer_batches(place, segment.base_offset, start):
+                completed = producers.update(batch, marker)
+                entry = None
+                if completed is not None:
+                    stable = producers.last_stable_offset_after(completed)
+                    entry = AbortedTransaction(
+                        completed.producer_id, completed.first_offset, completed.last_offset, stable
+                    )
+                    producers.complete(completed)
+                if marker is not None and not marker.commit and segment.base_offset == base:
+                    yield batch.base_offset, batch.producer_id, entry
+
+    def _producer_batches(
+        self, place: PartitionPlace, base: int, start: int
+    ) -> Iterator[tuple[Batch, EndMarker | None]]:
+        file = self.files.open_read(f"{place.path}/{names.segment_file(base, names.LOG)}")
+        try:
+            for piece in LogWalk(file, base):
+                if isinstance(piece, Broken) or piece.batch.producer_id < 0 or piece.batch.base_offset < start:
+                    continue
+                batch = piece.batch
+                yield batch, end_marker(piece.data, batch._replace(position=piece.start)) if batch.is_control else None
+        finally:
+            file.close()
+
+    # The log directory.
+    def mend(self, place: PartitionPlace | DirectoryPlace, progress: Progress = lambda _bytes: None) -> list[Problem]:
+        """Mends a partition, or all of a directory and its checkpoints; returns the problems that are left."""
+        if isinstance(place, PartitionPlace):
+            return self.mend_partition(place, progress)
+        for partition in place.partitions:
+            refuse_old_format(self.files, partition.path)
+        left: list[Problem] = []
+        for partition in place.partitions:
+            left += self.mend_partition(partition, progress)
+        remaining: list[Problem] = []
+        verify_checkpoints(self.files, place, remaining.append)
+        for name in {_name(problem.path): None for problem in remaining if problem.cure is Cure.CHECKPOINT}:
+            self._mend_checkpoint(place, name)
+        return left + [problem for problem in remaining if problem.cure is not Cure.CHECKPOINT]
+
+    def _mend_checkpoint(self, place: DirectoryPlace, name: str) -> None:
+        """An unreadable checkpoint is set aside, which is safe: without it a start looks further back."""
+        path = f"{place.path}/{name}"
+        try:
+            offsets = checkpoints.read_offsets(self.files, path)
+        except CorruptFileError as error:
+            self.files.rename(path, path + names.CUT)
+            self.files.sync_directory(place.path)
+            self.say(path, f"set aside as {name}{names.CUT}: {error.reason}")
+            return
+        for partition in place.partitions:
+            end_offset = quick_end_offset(self.files, partition)
+            if partition.partition is not None and offsets.get(partition.partition, 0) > end_offset:
+                self.say(path, f"{partition.partition} lowered from {offsets[partition.partition]} to {end_offset}")
+                offsets[partition.partition] = end_offset
+        checkpoints.write_offsets(self.files, path, offsets)
+
+
+def _keep(files: Files, file: File, position: int, length: int, target: str) -> bool:
+    """Copies a stretch of a file aside; says whether there was anything but zeroes in it."""
+    copy: File | None = None
+    copied = 0
+    try:
+        while copied < length:
+            data = file.pread(min(_CHUNK_BYTES, length - copied), position + copied)
+            if copy is None and data.strip(b"\0"):
+                if files.exists(target):
+                    files.remove(target)
+                copy = files.create(target)
+            if copy is not None:
+                copy.pwrite(data, copied)
+            copied += len(data)
+        if copy is not None:
+            copy.sync()
+    finally:
+        if copy is not None:
+            copy.close()
+    return copy is not None
+
+
+def _base_of(path: str) -> int:
+    place = file_place(path)
+    assert place is not None
+    return place.base_offset
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -1,0 +1,132 @@
+"""Opening one partition as a start after an unclean stop does, and closing it so that the next start finds it clean.
+
+The log directory's checkpoints are brought in step for this partition alone, and its clean marker is away meanwhile: a
+crash in the middle is an unclean stop like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from penstock.base.clock import Clock
+from penstock.base.errors import CorruptFileError, LogDirectoryError, UnsupportedForMessageFormatError
+from penstock.base.files import Files
+from penstock.base.ids import TopicPartition
+from penstock.base.jobs import Jobs
+from penstock.storage import checkpoints, names
+from penstock.storage.config import log_config
+from penstock.storage.inspect.places import PartitionPlace
+from penstock.storage.inspect.walk import OLD_FORMAT_REASON, holds_old_format
+from penstock.storage.load import LoadReport, LoadRequest, load_partition
+from penstock.storage.partition_log import DirectoryHealth
+from penstock.storage.recovery import SegmentReport
+from penstock.storage.segment import OpenFiles
+
+
+class Remembered(NamedTuple):
+    """What a log directory's checkpoints say of one partition; zeroes where they say nothing."""
+
+    recovery_point: int = 0
+    high_watermark: int = 0
+    log_start_offset: int = 0
+
+
+def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
+    """As a start reads a checkpoint: one that cannot be read is the same as none."""
+    try:
+        return checkpoints.read_offsets(files, path)
+    except CorruptFileError:
+        return {}
+
+
+def remembered(files: Files, home: str | None, partition: TopicPartition) -> Remembered:
+    if home is None:
+        return Remembered()
+    return Remembered(
+        read_offsets(files, f"{home}/{names.RECOVERY_POINTS}").get(partition, 0),
+        read_offsets(files, f"{home}/{names.HIGH_WATERMARKS}").get(partition, 0),
+        read_offsets(files, f"{home}/{names.LOG_STARTS}").get(partition, 0),
+    )
+
+
+@contextmanager
+def marker_lifted(files: Files, home: str | None) -> Iterator[None]:
+    """The clean marker of `home` is away inside, and back afterwards if it was there and nothing failed."""
+    marker = None if home is None else f"{home}/{names.CLEAN_SHUTDOWN}"
+    if home is None or marker is None or not files.exists(marker):
+        yield
+        return
+    data = files.read(marker)
+    files.remove(marker)
+    files.sync_directory(home)
+    yield
+    checkpoints.write_atomically(files, marker, data)
+
+
+def refuse_old_format(files: Files, directory: str) -> None:
+    """Raises where a segment holds record format 0 or 1: recovery would cut it, and it is not broken."""
+    for name in files.list(directory):
+        parsed = names.parse_segment_file(name)
+        if parsed is None or parsed[1] != names.LOG:
+            continue
+        file = files.open_read(f"{directory}/{name}")
+        try:
+            if holds_old_format(file):
+                raise UnsupportedForMessageFormatError(f"{directory}/{name}: {OLD_FORMAT_REASON}; nothing was changed")
+        finally:
+            file.close()
+
+
+def reopen(
+    files: Files,
+    clock: Clock,
+    place: PartitionPlace,
+    home: str | None,
+    *,
+    recovery_point: int | None = None,
+    jobs: Jobs | None = None,
+    progress: Callable[[SegmentReport], None] = lambda _report: None,
+) -> LoadReport:
+    """Recovers from `recovery_point` on (default: the checkpoint's) and closes cleanly.
+
+    Gaps between segments are left alone: whether the topic is compacted is not known here.
+    """
+    partition = place.partition
+    if partition is None:
+        raise LogDirectoryError(f"{place.path} is not called TOPIC-PARTITION; rename it first")
+    refuse_old_format(files, place.path)
+    known = remembered(files, home, partition)
+    request = LoadRequest(
+        partition,
+        place.path,
+        log_config(),
+        clean=False,
+        recovery_point=known.recovery_point if recovery_point is None else recovery_point,
+        log_start_offset=known.log_start_offset,
+        high_watermark=known.high_watermark,
+    )
+    health = DirectoryHealth(home or place.parent)
+    with marker_lifted(files, home):
+        log, report = load_partition(request, files, clock, health, OpenFiles(), jobs=jobs, progress=progress)
+        log.close()
+        if home is not None:
+            _bring_in_step(files, home, partition, Remembered(log.end_offset, log.high_watermark, log.log_start_offset))
+    return report
+
+
+def _bring_in_step(files: Files, home: str, partition: TopicPartition, now: Remembered) -> None:
+    """Writes this partition's offsets into the checkpoints that exist; those of others stay."""
+    for name, offset in (
+        (names.RECOVERY_POINTS, now.recovery_point),
+        (names.HIGH_WATERMARKS, now.high_watermark),
+    ):
+        offsets = read_offsets(files, f"{home}/{name}")
+        offsets[partition] = offset
+        checkpoints.write_offsets(files, f"{home}/{name}", offsets)
+    for name in (names.LOG_STARTS, names.CLEANER_OFFSETS):
+        offsets = read_offsets(files, f"{home}/{name}")
+        if offsets.get(partition, 0) > now.recovery_point:
+            offsets[partition] = now.recovery_point
+            checkpoints.write_offsets(files, f"{home}/{name}", offsets)
