@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-
-from penstock.records.batch import Codec
 from tests.support.forgetful_files import Cut
 from tests.support.log_world import LogWorld, kill, power_cut, strict_power_cut
+
+from penstock.records.batch import Codec
 
 Change = Callable[[LogWorld], None]
 

@@ -54,20 +54,16 @@ def rows_in(data: bytes, batch: Batch) -> list[Row]:
     body, start, end = uncompressed(data, batch)
     columns = payload.columns(body, start, end, batch.record_count)
     view = memoryview(body)
-    rows = []
-    for slot in range(batch.record_count):
-        rows.append(
-            Row(
-                batch.base_offset + columns.offset_delta[slot],
-                batch.max_timestamp
-                if batch.is_log_append_time
-                else batch.base_timestamp + columns.timestamp_delta[slot],
-                _field(view, columns.key_start[slot], columns.key_length[slot]),
-                _field(view, columns.value_start[slot], columns.value_length[slot]),
-                batch.is_control,
-            )
+    return [
+        Row(
+            batch.base_offset + columns.offset_delta[slot],
+            batch.max_timestamp if batch.is_log_append_time else batch.base_timestamp + columns.timestamp_delta[slot],
+            _field(view, columns.key_start[slot], columns.key_length[slot]),
+            _field(view, columns.value_start[slot], columns.value_length[slot]),
+            batch.is_control,
         )
-    return rows
+        for slot in range(batch.record_count)
+    ]
 
 
 def _field(view: memoryview, start: int, length: int) -> bytes | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from penstock.base.clock import ManualClock
 from penstock.base.ids import TopicPartition
@@ -14,7 +14,7 @@ from penstock.storage.load import LoadReport
 from penstock.storage.log_directories import LogDirectories
 from penstock.storage.partition_log import PartitionLog
 from penstock.storage.producer_state import Origin
-from penstock.storage.upkeep import compact, retain
+from penstock.storage.upkeep import compact, remove_files, retain
 from tests.support.forgetful_files import ForgetfulFiles
 from tests.support.log_checks import Row, check_log, rows_of
 
@@ -57,7 +57,7 @@ class LogWorld:
     # What a user does.
     def append(
         self,
-        records: list[Record],
+        records: Sequence[Record],
         *,
         codec: Codec = Codec.NONE,
         producer_id: int = -1,
@@ -141,8 +141,7 @@ class LogWorld:
         self.rows = [row for row in self.rows if row.offset >= self.log.log_start_offset]
 
     def remove_due(self) -> None:
-        for path in self.log.take_due_deletes(everything=True):
-            self.files.remove(path)
+        remove_files(self.files, self.log.take_due_deletes(everything=True))
 
     def compact(self, map_bytes: int = 4096) -> None:
         self.log.flush()

@@ -24,6 +24,7 @@ from penstock.storage.load import LoadReport, LoadRequest, load_partition
 from penstock.storage.partition_log import DirectoryHealth, PartitionLog
 from penstock.storage.recovery import SegmentReport
 from penstock.storage.segment import OpenFiles
+from penstock.storage.upkeep import remove_files
 
 _KNOWN_DIRECTORIES = frozenset({"__cluster_metadata-0", "lost+found"})
 
@@ -316,9 +317,7 @@ class LogDirectories:
         for state in self.directories:
             try:
                 for log in self._of(state).values():
-                    for path in log.take_due_deletes(everything=True):
-                        if self._files.exists(path):
-                            self._files.remove(path)
+                    remove_files(self._files, log.take_due_deletes(everything=True))
                     log.close()
                 self.checkpoint_recovery_points(state)
                 self.checkpoint_high_watermarks(state)

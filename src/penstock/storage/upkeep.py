@@ -6,6 +6,9 @@ run on any thread, and given back to `apply_compaction`, which drops it if segme
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
+
 from penstock.base.clock import Clock
 from penstock.base.files import Files
 from penstock.storage.cleaner import CompactionJob, CompactionResult, Source
@@ -36,6 +39,13 @@ def retain(log: PartitionLog, clock: Clock) -> int:
         log.roll()
     log.remove_segments(plan.bases)
     return len(plan.bases)
+
+
+def remove_files(files: Files, paths: Iterable[str]) -> None:
+    """Unlinks what `take_due_deletes` gave, on any thread; a name that is gone already is no error (KAFKA-7278)."""
+    for path in paths:
+        with suppress(FileNotFoundError):
+            files.remove(path)
 
 
 def compaction_range(log: PartitionLog, clock: Clock, last_clean_offset: int | None) -> CleanRange | None:

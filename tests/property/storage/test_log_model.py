@@ -5,12 +5,12 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.support.log_checks import rows_of
+from tests.support.log_world import LogWorld, kill, power_cut, strict_power_cut
 
 from penstock.records.batch import Codec
 from penstock.storage.partition_log import Bound
 from penstock.storage.timestamps import offset_for_timestamp, offset_of_max_timestamp
-from tests.support.log_checks import rows_of
-from tests.support.log_world import LogWorld, kill, power_cut, strict_power_cut
 
 PRODUCERS = st.sampled_from((-1, -1, 3, 4))
 KEYS = st.sampled_from((b"a", b"b", b"c", b"d"))
@@ -146,9 +146,8 @@ class LogMachine(RuleBasedStateMachine):
             assert found is not None
             assert (found.offset, found.timestamp) == (first.offset, first.timestamp)
         newest = offset_of_max_timestamp(world.log)
-        visible = [row for row in world.rows]
-        if newest is not None and visible:
-            assert newest.timestamp >= max(row.timestamp for row in visible)
+        if newest is not None and world.rows:
+            assert newest.timestamp >= max(row.timestamp for row in world.rows)
 
 
 LogMachine.TestCase.settings = settings(stateful_step_count=30, deadline=None)
