@@ -74,6 +74,8 @@ class BrokerConfig:
     def __init__(self, settings: Mapping[str, str]) -> None:
         if "zookeeper.connect" in settings:
             raise ConfigError("zookeeper.connect is set: clusters with ZooKeeper are not supported yet; remove it")
+        self.given = dict(settings)
+        self.keys = KEYS
         self.complaints = list(_complaints(settings))
         self._values = {
             name: key.read(settings[name]) if name in settings else key.default for name, key in KEYS.items()

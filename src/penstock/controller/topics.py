@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.base.ids import InvalidTopicError, check_topic_name
@@ -18,7 +18,7 @@ from penstock.controller.placement import place
 from penstock.metadata import layout
 from penstock.metadata.image import Image, TopicImage
 from penstock.metadata.layout import PartitionState, TopicNode
-from penstock.metadata.store import Create, Delete, Operation, Transaction
+from penstock.metadata.store import Create, Delete, Operation, SetData, Transaction
 from penstock.storage.config import log_config
 
 PARTITIONS_MAX = 10_000
@@ -75,14 +75,16 @@ def decide_create(
         ),
         Create(path=f"{layout.topic_path(wanted.name)}/partitions"),
     ]
-    for partition, assigned in replicas.items():
-        state = PartitionState(leader=assigned[0], leader_epoch=0, isr=assigned)
-        operations += (
-            Create(path=f"{layout.topic_path(wanted.name)}/partitions/{partition}"),
-            Create(path=layout.state_path(wanted.name, partition), data=layout.encode_state(state)),
-        )
+    operations += _partition_nodes(wanted.name, replicas)
     transaction = Transaction(operations=tuple(operations))
     return TopicDecision(name=wanted.name, topic_id=topic_id, replicas=replicas, transaction=transaction)
+
+
+def _partition_nodes(topic: str, replicas: Mapping[int, tuple[int, ...]]) -> Iterator[Operation]:
+    for partition, assigned in replicas.items():
+        state = PartitionState(leader=assigned[0], leader_epoch=0, isr=assigned)
+        yield Create(path=f"{layout.topic_path(topic)}/partitions/{partition}")
+        yield Create(path=layout.state_path(topic, partition), data=layout.encode_state(state))
 
 
 def check_no_collision(image: Image, name: str) -> None:
@@ -121,6 +123,45 @@ def _assigned(image: Image, assignments: Mapping[int, tuple[int, ...]]) -> dict[
         if unknown:
             raise InvalidReplicaAssignmentError(f"partition {partition} names brokers that are not there: {unknown}")
     return {partition: tuple(assignments[partition]) for partition in sorted(assignments)}
+
+
+def decide_grow(
+    image: Image, topic: TopicImage, count: int, assignments: Sequence[tuple[int, ...]] | None
+) -> Transaction:
+    """What to write so that a topic has `count` partitions; the new ones by hand, or as placement has it."""
+    present = len(topic.partitions)
+    if count <= present:
+        raise InvalidPartitionsError(
+            f"topic {topic.name} has {present} partitions already"
+            if count == present
+            else f"topic {topic.name} has {present} partitions, and partitions are never removed"
+        )
+    if count > PARTITIONS_MAX:
+        raise PolicyViolationError(f"{count} partitions are more than the {PARTITIONS_MAX} a topic may have")
+    factor = len(topic.partitions[0].replicas)
+    if assignments is None:
+        added = place(sorted(image.brokers), count - present, factor, first_partition=present)
+    else:
+        if len(assignments) != count - present:
+            raise InvalidReplicaAssignmentError(
+                f"{count - present} partitions are new, {len(assignments)} are assigned"
+            )
+        by_hand = dict(enumerate(assignments))
+        added = {present + number: replicas for number, replicas in _assigned(image, by_hand).items()}
+    replicas = {number: state.replicas for number, state in topic.partitions.items()} | added
+    node = TopicNode(topic_id=topic.topic_id, replicas=replicas)
+    operations: list[Operation] = [SetData(path=layout.topic_path(topic.name), data=layout.encode_topic(node))]
+    operations += _partition_nodes(topic.name, added)
+    return Transaction(operations=tuple(operations))
+
+
+def decide_config(image: Image, topic: TopicImage, config: Mapping[str, str], defaults: TopicDefaults) -> Transaction:
+    """What to write so that a topic's own configuration is `config`."""
+    log_config(config, defaults.log_values)
+    path, data = layout.topic_config_path(topic.name), layout.encode_config(config)
+    if topic.name in image.topic_configs:
+        return Transaction(operations=(SetData(path=path, data=data),))
+    return Transaction(operations=(Create(path=path, data=data),))
 
 
 def decide_delete(image: Image, topic: TopicImage) -> Transaction:

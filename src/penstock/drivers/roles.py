@@ -59,11 +59,20 @@ class RoleDriver:
             except PenstockError:
                 logger.exception("%s cannot be opened", topic_partition)
                 continue
+            self._configure(partition)
             changed = partition.take_role(
                 leader=state.leader, leader_epoch=state.leader_epoch, isr=state.isr, replicas=state.replicas
             )
             if changed:
                 self._changed(topic_partition)
+
+    def _configure(self, partition: Partition) -> None:
+        """Takes over a changed configuration, while the log is in use."""
+        topic = partition.topic_partition.topic
+        config = log_config(self._image.topic_configs.get(topic, {}), self._log_values)
+        if config != partition.log.config:
+            partition.log.update_config(config)
+            partition.use_config()
 
     def _open(self, topic: TopicImage, topic_partition: TopicPartition) -> Partition:
         log = self._directories.get(topic_partition)

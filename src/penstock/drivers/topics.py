@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
-from penstock.controller.topics import NewTopic, TopicDecision, TopicDefaults, decide_create, decide_delete
+from penstock.controller.topics import (
+    NewTopic,
+    TopicDecision,
+    TopicDefaults,
+    decide_config,
+    decide_create,
+    decide_delete,
+    decide_grow,
+)
 from penstock.drivers.store import StoreDriver
 from penstock.metadata.image import Image, TopicImage
-from penstock.metadata.store import Committed, Refused, StoreError
+from penstock.metadata.store import Committed, Refused, StoreError, Transaction
 
 Confirmed = Callable[[StoreError | None], object]
 
@@ -28,6 +36,15 @@ class TopicDriver:
 
     def create(self, decision: TopicDecision, confirmed: Confirmed) -> None:
         self._store.submit(decision.transaction, lambda event: confirmed(_error(event)))
+
+    def decide_grow(self, topic: TopicImage, count: int, assignments: Sequence[tuple[int, ...]] | None) -> Transaction:
+        return decide_grow(self._image, topic, count, assignments)
+
+    def decide_config(self, topic: TopicImage, config: Mapping[str, str]) -> Transaction:
+        return decide_config(self._image, topic, config, self.defaults)
+
+    def submit(self, transaction: Transaction, confirmed: Confirmed) -> None:
+        self._store.submit(transaction, lambda event: confirmed(_error(event)))
 
     def delete(self, topic: TopicImage, confirmed: Confirmed) -> None:
         self._store.submit(decide_delete(self._image, topic), lambda event: confirmed(_error(event)))

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
-from penstock.base.config import ConfigKey
 from penstock.protocol.schemas import Shape
 from penstock.storage.config import TOPIC_KEYS
 
@@ -21,7 +20,14 @@ class Source(IntEnum):
     DEFAULT = 5
 
 
-def text_of(key: ConfigKey[Any], value: object) -> str:
+TOPIC, BROKER = 2, 4
+"""Kafka's numbers for kinds of resources."""
+
+TYPES = {"boolean": 1, "string": 2, "integer": 3, "long": 5, "double": 6, "list": 7}
+"""Kafka's numbers for types of values."""
+
+
+def text_of(value: object) -> str:
     """A value in the text that would be read back as it."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -38,9 +44,9 @@ def topic_config_entries(
         if name in overrides:
             value, source = overrides[name], Source.TOPIC
         elif name in broker_values:
-            value, source = text_of(key, broker_values[name]), Source.STATIC_BROKER
+            value, source = text_of(broker_values[name]), Source.STATIC_BROKER
         else:
-            value, source = text_of(key, key.default), Source.DEFAULT
+            value, source = text_of(key.default), Source.DEFAULT
         entries.append(
             shape.make(name=name, value=value, read_only=False, config_source=int(source), is_sensitive=key.sensitive)
         )

@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 from penstock.base import errors as base
 from penstock.base import ids
 from penstock.controller import errors as controller
-from penstock.handlers.errors import TopicAuthorisationError
+from penstock.handlers.errors import ClusterAuthorisationError, TopicAuthorisationError
 from penstock.metadata import store
 from penstock.protocol.errors import MalformedMessageError
 from penstock.replication import errors as replication
@@ -35,6 +35,7 @@ CODES: dict[type[base.PenstockError], ErrorCode] = {
     base.ConfigError: ErrorCode.invalid_config,
     ids.InvalidTopicError: ErrorCode.invalid_topic_exception,
     MalformedMessageError: ErrorCode.invalid_request,
+    ClusterAuthorisationError: ErrorCode.cluster_authorization_failed,
     TopicAuthorisationError: ErrorCode.topic_authorization_failed,
     replication.UnknownTopicOrPartitionError: ErrorCode.unknown_topic_or_partition,
     replication.UnknownTopicIdError: ErrorCode.unknown_topic_id,

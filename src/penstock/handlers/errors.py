@@ -5,5 +5,9 @@ from __future__ import annotations
 from penstock.base.errors import PenstockError
 
 
+class ClusterAuthorisationError(PenstockError):
+    """The principal may not do this to the cluster (CLUSTER_AUTHORIZATION_FAILED)."""
+
+
 class TopicAuthorisationError(PenstockError):
     """The principal may not use this topic (TOPIC_AUTHORIZATION_FAILED)."""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from penstock.handlers.alter_configs import handle_alter_configs, handle_incremental_alter_configs
 from penstock.handlers.api import Api, kio_api
 from penstock.handlers.api_versions import api_versions_handler
+from penstock.handlers.create_partitions import handle_create_partitions
 from penstock.handlers.create_topics import handle_create_topics
+from penstock.handlers.delete_records import handle_delete_records
 from penstock.handlers.delete_topics import handle_delete_topics
+from penstock.handlers.describe_cluster import handle_describe_cluster
+from penstock.handlers.describe_configs import handle_describe_configs
 from penstock.handlers.fetch import handle_fetch
 from penstock.handlers.init_producer_id import handle_init_producer_id
 from penstock.handlers.list_offsets import handle_list_offsets
 from penstock.handlers.metadata import handle_metadata
+from penstock.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
 from penstock.handlers.produce import handle_produce
 from penstock.protocol.fetch import decode_fetch_request, encode_fetch_answer
 from penstock.protocol.produce import decode_produce_request, encode_produce_answer
@@ -25,7 +31,14 @@ def make_registry() -> dict[int, Api]:
         kio_api(18, "ApiVersions", 0, 4, 3, api_versions_handler(apis)),
         kio_api(19, "CreateTopics", 2, 7, 5, handle_create_topics),
         kio_api(20, "DeleteTopics", 1, 6, 4, handle_delete_topics),
+        kio_api(21, "DeleteRecords", 0, 2, 2, handle_delete_records),
         kio_api(22, "InitProducerId", 0, 5, 2, handle_init_producer_id),
+        kio_api(23, "OffsetForLeaderEpoch", 2, 4, 4, handle_offset_for_leader_epoch),
+        kio_api(32, "DescribeConfigs", 1, 4, 4, handle_describe_configs),
+        kio_api(33, "AlterConfigs", 0, 2, 2, handle_alter_configs),
+        kio_api(37, "CreatePartitions", 0, 3, 2, handle_create_partitions),
+        kio_api(44, "IncrementalAlterConfigs", 0, 1, 1, handle_incremental_alter_configs),
+        kio_api(60, "DescribeCluster", 0, 2, 0, handle_describe_cluster),
     )
     for api in listed:
         assert api.key not in apis, f"{api.name} is listed twice"

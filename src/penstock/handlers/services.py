@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from penstock.base.clock import Clock
+from penstock.base.config import ConfigKey
 from penstock.base.ids import TopicPartition
 from penstock.drivers.delayed import Delayed
 from penstock.drivers.flushes import Flushes
@@ -18,6 +20,14 @@ from penstock.replication.partitions import Partitions
 
 class HandlerSettings(Protocol):
     """The configuration that handlers ask for."""
+
+    @property
+    def keys(self) -> Mapping[str, ConfigKey[Any]]:
+        """Every key of the broker."""
+
+    @property
+    def given(self) -> Mapping[str, str]:
+        """What somebody set, as they wrote it."""
 
     @property
     def auto_create_topics(self) -> bool: ...
