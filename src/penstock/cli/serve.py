@@ -78,6 +78,10 @@ async def _serve(broker_config: object) -> int:
     stopped = asyncio.ensure_future(stop.wait())
     await asyncio.wait((failed, stopped), return_when=asyncio.FIRST_COMPLETED)
     complaints = await broker.stop()
+    # What comes after a clean end is no reason for another exit code.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
     for complaint in complaints:
         typer.echo(f"penstock: {complaint}", err=True)
     failed.cancel()
