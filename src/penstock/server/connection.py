@@ -3,6 +3,9 @@
 Requests are handled as they arrive, many at a time; an answer that is ready early waits for the ones before it. While
 the client does not read, or has too many requests under way, no further request is handled and none is read. Slices of
 files are read a megabyte at a time as the socket drains, so a slow reader costs a megabyte at most.
+
+Small answers are sent at the end of the loop's turn: a write wakes its client, who would take the processor from the
+requests that wait in the same turn.
 """
 
 from __future__ import annotations
@@ -68,12 +71,15 @@ class Connection(asyncio.Protocol):
         frame_bytes_max: int,
         opened: Callable[[Connection], bool],
         closed: Callable[[Connection], None],
+        flush_soon: Callable[[Connection], None],
     ) -> None:
         self._dispatch = dispatch
         self._listener = listener
         self._framing = Framing(frame_bytes_max)
         self._opened = opened
         self._closed = closed
+        self._flush_soon = flush_soon
+        self._ready: list[bytes] = []
         self._transport: asyncio.Transport
         self.peer: Peer
         self._slots: deque[_Slot] = deque()
@@ -111,15 +117,13 @@ class Connection(asyncio.Protocol):
             self._backlog.extend(frames)
             self._pause_reading()
             return
-        written: list[bytes] = []
         for number, frame in enumerate(frames):
             outcome = self._handle(frame)
             if type(outcome) is bytes and not self._slots and not self._sending:
-                written.append(outcome)
+                if not self._ready:
+                    self._flush_soon(self)
+                self._ready.append(outcome)
             elif outcome is not None:
-                if written:
-                    self._transport.write(b"".join(written))
-                    written = []
                 self._enqueue(outcome)
             if self._closing:
                 break
@@ -127,8 +131,13 @@ class Connection(asyncio.Protocol):
                 self._backlog.extend(frames[number + 1 :])
                 self._pause_reading()
                 break
-        if written:
-            self._transport.write(written[0] if len(written) == 1 else b"".join(written))
+
+    def flush(self) -> None:
+        """Sends the answers that are ready. Called once in a turn of the loop, after every request of the turn."""
+        ready = self._ready
+        if ready:
+            self._ready = []
+            self._transport.write(ready[0] if len(ready) == 1 else b"".join(ready))
 
     def pause_writing(self) -> None:
         self._paused_writing = True
@@ -148,6 +157,7 @@ class Connection(asyncio.Protocol):
                 slot.waiting.pending.abandon()
         self._slots.clear()
         self._sending.clear()
+        self._ready.clear()
         self._backlog.clear()
         self._closed(self)
 
@@ -157,6 +167,7 @@ class Connection(asyncio.Protocol):
             return
         self._closing = True
         self._backlog.clear()
+        self.flush()
         logger.info("closing the connection from %s: %s", self.peer.address if hasattr(self, "peer") else "?", reason)
         self._transport.close()
 
@@ -222,6 +233,8 @@ class Connection(asyncio.Protocol):
 
     def _pump(self) -> None:
         sending = self._sending
+        if sending:
+            self.flush()
         while sending and not self._paused_writing and not self._closing:
             part = sending.popleft()
             if isinstance(part, bytes):

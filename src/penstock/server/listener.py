@@ -55,6 +55,7 @@ class Server:
         self._backlog = backlog
         self._servers: list[asyncio.AbstractServer] = []
         self.connections: set[Connection] = set()
+        self._to_flush: list[Connection] = []
 
     async def bind(self, address: Address) -> Address:
         """Binds a socket; nothing is accepted before `start`. Returns the address with its real port."""
@@ -82,7 +83,18 @@ class Server:
             frame_bytes_max=self._frame_bytes_max,
             opened=self._opened,
             closed=self.connections.discard,
+            flush_soon=self._flush_soon,
         )
+
+    def _flush_soon(self, connection: Connection) -> None:
+        if not self._to_flush:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._to_flush.append(connection)
+
+    def _flush(self) -> None:
+        connections, self._to_flush = self._to_flush, []
+        for connection in connections:
+            connection.flush()
 
     def _opened(self, connection: Connection) -> bool:
         if len(self.connections) >= self._connections_max:
