@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-
-from .test_produce_and_fetch import batch, codes, fetch, produce
-from .world import World, shape
+from tests.unit.handlers.test_produce_and_fetch import batch, codes, fetch, produce
+from tests.unit.handlers.world import World, shape
 
 SECOND = datetime.timedelta(seconds=1)
 

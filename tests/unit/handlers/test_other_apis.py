@@ -11,15 +11,14 @@ from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader
+from tests.unit.handlers.test_produce_and_fetch import produce
+from tests.unit.handlers.world import World, shape
 
 import penstock
 from penstock.base.errors import PenstockError
 from penstock.handlers.error_map import CODES, code_of
 from penstock.protocol.errors import MalformedMessageError
 from penstock.records.build import build_batch
-
-from .test_produce_and_fetch import produce
-from .world import World, shape
 
 
 @pytest.fixture

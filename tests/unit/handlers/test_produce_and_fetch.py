@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
+from tests.unit.handlers.world import Answer, World, shape
 
 from penstock.handlers.api import CloseConnectionError
 from penstock.handlers.authoriser import Action
 from penstock.records.batch import Codec, scan
 from penstock.records.build import build_batch
-
-from .world import Answer, World, shape
 
 TOPIC_ID_FROM = 13
 

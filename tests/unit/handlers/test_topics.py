@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
+from tests.unit.handlers.test_produce_and_fetch import batch, produce
+from tests.unit.handlers.world import Answer, World, shape
 
 from penstock.base.ids import TopicPartition
 from penstock.handlers.authoriser import Action
-
-from .test_produce_and_fetch import batch, produce
-from .world import Answer, World, shape
 
 
 @pytest.fixture

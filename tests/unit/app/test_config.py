@@ -1,0 +1,80 @@
+"""A broker's settings: where they come from, what beats what, what is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.app.config import BrokerConfig, merge, read_properties
+from penstock.base.errors import ConfigError
+from penstock.server.listener import parse_listener
+
+
+def test_options_beat_the_file_and_set_beats_them_all() -> None:
+    content = "log.dirs=/file\nlisteners=PLAINTEXT://:1\nnum.partitions=3\n"
+    merged = merge(content, "/option", "127.0.0.1:2", ["num.partitions=4", "listeners=PLAINTEXT://:5"])
+    assert merged == {"log.dirs": "/option", "listeners": "PLAINTEXT://:5", "num.partitions": "4"}
+
+
+def test_a_properties_file_as_java_reads_it() -> None:
+    content = "# comment\n! another\n a = 1 \nb:2\nc=x,\\\n   y\n\n"
+    assert read_properties(content) == {"a": "1", "b": "2", "c": "x,y"}
+    with pytest.raises(ConfigError, match="key=value"):
+        read_properties("nonsense")
+
+
+def test_what_is_not_used_is_named() -> None:
+    config = BrokerConfig(
+        {
+            "process.roles": "broker,controller",
+            "nonsense": "1",
+            "log.message.format.version": "3",
+            "log.segment.bytes": "5000000",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+        }
+    )
+    text = "\n".join(config.complaints)
+    assert "process.roles is for KRaft" in text
+    assert "nonsense is not known" in text
+    assert "log.message.format.version is from older" in text
+    assert "log.segment.bytes" not in text
+    assert config.log_values["segment.bytes"] == 5_000_000
+    assert [listener.name for listener in config.listeners] == ["PLAINTEXT"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"zookeeper.connect": "h:2181"}, "zookeeper.connect"),
+        ({"num.partitions": "x"}, "num.partitions"),
+        ({"num.partitions": "0"}, "at least 1"),
+        ({"listeners": "SSL://:9093"}, "only PLAINTEXT"),
+        ({"listeners": "MINE://:9093"}, "listener.security.protocol.map"),
+        ({"listeners": ""}, "listens somewhere"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_sentence(settings: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        BrokerConfig(settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [("PLAINTEXT://:9092", "", 9092), ("plaintext://h:0", "h", 0), ("PLAINTEXT://[::1]:9092", "::1", 9092)],
+)
+def test_listeners_are_read_as_kafka_writes_them(text: str, host: str, port: int) -> None:
+    address = parse_listener(text)
+    assert (address.name, address.host, address.port) == ("PLAINTEXT", host, port)
+    assert parse_listener(str(address)) == address
+
+
+@pytest.mark.parametrize("text", ["", "h:1", "PLAINTEXT://h", "PLAINTEXT://h:x", "PLAINTEXT://h:70000", "A://::1:9092"])
+def test_what_is_no_listener_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        parse_listener(text)
+
+
+def test_the_number_of_a_broker() -> None:
+    assert BrokerConfig({}).node_id == 1
+    assert BrokerConfig({"broker.id": "4"}).node_id == 4
+    assert BrokerConfig({"broker.id": "4", "node.id": "5"}).node_id == 5
