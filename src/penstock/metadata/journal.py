@@ -16,11 +16,10 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from penstock.base.errors import CorruptFileError
 from penstock.base.files import File, Files
 from penstock.metadata.tree import Effect, Kept, Made, Removed, Written
+from penstock.records.batch import crc32c
 
 HEAD = b"PNSTKMD1"
 
