@@ -10,7 +10,7 @@ from penstock.storage.partition_log import PartitionLog
 if TYPE_CHECKING:
     from rich.table import Table
 
-_BAR_WIDTH = 20
+_BAR_WIDTH = 16
 
 
 def picture(log: PartitionLog, recovered: frozenset[int] = frozenset()) -> Table:
@@ -18,7 +18,7 @@ def picture(log: PartitionLog, recovered: frozenset[int] = frozenset()) -> Table
     from rich.table import Table
 
     title = f"{log.partition}, offsets {log.log_start_offset:,} to {log.end_offset:,}; index entries by offset and time"
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="dim")
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
     for name in ("from offset", "size", "segment", "by offset", "by time", ""):
         table.add_column(name, justify="left" if name in ("segment", "") else "right", no_wrap=True)
     segments = log.log.segments

@@ -6,7 +6,15 @@ import os
 
 from penstock.base.errors import LogDirectoryError
 from penstock.base.files import Files
-from penstock.storage.inspect.places import DirectoryPlace, FilePlace, PartitionPlace, Place, find_place, home_of
+from penstock.storage.inspect.places import (
+    DirectoryPlace,
+    FilePlace,
+    PartitionPlace,
+    Place,
+    find_place,
+    home_of,
+    is_kafkas_own,
+)
 
 
 def find_all(files: Files, paths: list[str]) -> list[Place]:
@@ -21,6 +29,8 @@ def directories_only(files: Files, paths: list[str], verb: str) -> list[Partitio
             raise LogDirectoryError(f"{place.path} is a file; {verb} takes a log directory or a partition's directory")
         if isinstance(place, PartitionPlace) and place.partition is None:
             raise LogDirectoryError(f"{place.path} is not called TOPIC-PARTITION; rename it before you {verb} it")
+        if isinstance(place, PartitionPlace) and is_kafkas_own(place):
+            raise LogDirectoryError(f"{place.path} is the metadata log of a Kafka controller; {verb} leaves it alone")
         places.append(place)
     return places
 

@@ -29,6 +29,7 @@ class PartitionResult:
     index_entries: int
     time_entries: int
     aborted_transactions: int
+    files_to_remove: int
     problems: int
 
 
@@ -84,6 +85,7 @@ def _result(summary: PartitionSummary, problems: int) -> PartitionResult:
         index_entries=sum(segment.index_entries for segment in segments),
         time_entries=sum(segment.time_entries for segment in segments),
         aborted_transactions=sum(segment.aborted for segment in segments),
+        files_to_remove=summary.waiting,
         problems=problems,
     )
 
@@ -105,3 +107,5 @@ def _sum_up(results: list[PartitionResult], problems: int, output: Output) -> No
         f"{summary.batches} batches with {summary.records} records in {summary.segments} segments of "
         f"{summary.partitions} partitions: {problems or 'no'} problem{'' if problems == 1 else 's'}"
     )
+    if waiting := sum(result.files_to_remove for result in results):
+        output.say(f"{waiting} files are called .deleted; the next start removes them")

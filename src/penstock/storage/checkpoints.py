@@ -49,8 +49,11 @@ def _write_lines(files: Files, path: str, lines: list[str]) -> None:
 def _read_lines(files: Files, path: str, parse: Callable[[list[str]], T]) -> list[T]:
     if not files.exists(path):
         return []
+    data = files.read(path)
+    if not data:
+        return []  # Kafka makes the file before it has anything to write
     try:
-        lines = files.read(path).decode().split("\n")
+        lines = data.decode().split("\n")
         if lines[0].strip() != _VERSION:
             raise CorruptFileError(path, f"version {lines[0][:20]!r} is not known (expected {_VERSION})")
         expected = int(lines[1])

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import base64
 import struct
+import uuid
 from collections.abc import Callable
 from enum import Enum
 from typing import TypeVar
 
 from penstock.base.errors import PenstockError
+from penstock.base.ids import topic_id_text
 from penstock.protocol import primitives
 from penstock.protocol.errors import MalformedMessageError
 
@@ -158,8 +160,10 @@ def _offset_value(data: bytes, version: int) -> Decoded:
     fields["commit_timestamp"] = cursor.int64()
     if version == 1:
         fields["expire_timestamp"] = cursor.int64()
-    cursor.tags()
+    tags = cursor.tags()
     cursor.end()
+    if len(tags.get(0, b"")) == 16:
+        fields["topic_id"] = topic_id_text(uuid.UUID(bytes=tags[0]))
     return fields
 
 

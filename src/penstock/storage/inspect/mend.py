@@ -15,7 +15,7 @@ from penstock.base.errors import CorruptFileError
 from penstock.base.files import File, Files
 from penstock.records.batch import Batch
 from penstock.storage import checkpoints, names
-from penstock.storage.inspect.places import DirectoryPlace, PartitionPlace, file_place
+from penstock.storage.inspect.places import DirectoryPlace, PartitionPlace, file_place, is_kafkas_own
 from penstock.storage.inspect.problems import Cure, Problem
 from penstock.storage.inspect.reopen import marker_lifted, refuse_old_format, reopen
 from penstock.storage.inspect.verify import (
@@ -41,6 +41,7 @@ Say = Callable[[str, str], None]
 
 _CHUNK_BYTES = 4 * 1024 * 1024
 _INDEX_INTERVAL_BYTES = 4096
+_BLOCK_BYTES = 4096
 
 
 class Mender(NamedTuple):
@@ -56,7 +57,8 @@ class Mender(NamedTuple):
         """Mends what it may; returns the problems that are left."""
         refuse_old_format(self.files, place.path)
         problems, summary = self._look(place, progress)
-        if any(problem.cure is Cure.LEFTOVERS for problem in problems) and self._clear_leftovers(place):
+        unfinished = any(problem.cure is Cure.LEFTOVERS for problem in problems)
+        if (unfinished or summary.waiting) and self._clear_leftovers(place):
             problems, summary = self._look(place, progress)
         if self._cut(place, problems, summary):
             problems, summary = self._look(place, progress)
@@ -154,16 +156,15 @@ class Mender(NamedTuple):
         log_path = f"{place.path}/{names.segment_file(base, names.LOG)}"
         targets = [f"{place.path}/{names.segment_file(base, kind)}" for kind in (names.OFFSET_INDEX, names.TIME_INDEX)]
         temporary = [f"{target}.tmp" for target in targets]
-        for leftover in temporary:
-            if self.files.exists(leftover):
-                self.files.remove(leftover)
         offset_index = OffsetIndex(self.files, temporary[0], base)
         time_index = TimeIndex(self.files, temporary[1], base)
         file = self.files.open_read(log_path)
         try:
             entries_max = file.size() // _INDEX_INTERVAL_BYTES + 4
-            offset_index.open_active(entries_max * 8)
-            time_index.open_active((entries_max + 1) * 12)
+            for index in (offset_index, time_index):
+                self._allocate(index.path, entries_max * index.entry_bytes)
+                index.open_active(0)
+                index.reset()
             indexer = Indexer(offset_index, time_index, _INDEX_INTERVAL_BYTES)
             for piece in LogWalk(file, base):
                 assert isinstance(piece, Found), "a broken log's indexes are not rebuilt"
@@ -178,6 +179,17 @@ class Mender(NamedTuple):
             self.files.rename(source, target)
         self.say(path, f"rebuilt: {offset_index.entries} offset entries, {time_index.entries} time entries")
         return True
+
+    def _allocate(self, path: str, size: int) -> None:
+        """A file with all its blocks: a full disk is an error here, and would be SIGBUS in the mapping."""
+        if self.files.exists(path):
+            self.files.remove(path)
+        file = self.files.create(path)
+        try:
+            # Opening a file maps it with room for two entries more: they shall lie in the last block.
+            file.pwrite(bytes(-(-(size + 64) // _BLOCK_BYTES) * _BLOCK_BYTES - 64), 0)
+        finally:
+            file.close()
 
     def _sync(self, path: str) -> None:
         file = self.files.open(path)
@@ -256,10 +268,11 @@ class Mender(NamedTuple):
         """Mends a partition, or all of a directory and its checkpoints; returns the problems that are left."""
         if isinstance(place, PartitionPlace):
             return self.mend_partition(place, progress)
-        for partition in place.partitions:
+        partitions = [partition for partition in place.partitions if not is_kafkas_own(partition)]
+        for partition in partitions:
             refuse_old_format(self.files, partition.path)
         left: list[Problem] = []
-        for partition in place.partitions:
+        for partition in partitions:
             left += self.mend_partition(partition, progress)
         remaining: list[Problem] = []
         verify_checkpoints(self.files, place, remaining.append)

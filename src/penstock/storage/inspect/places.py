@@ -133,6 +133,11 @@ def _partitions(files: Files, path: str, listed: list[str]) -> Iterator[Partitio
             yield PartitionPlace(path=f"{path}/{name}", partition=partition)
 
 
+def is_kafkas_own(place: PartitionPlace) -> bool:
+    """The metadata log of a Kafka controller: shown and checked, never changed."""
+    return place.partition is not None and place.partition.topic == "__cluster_metadata"
+
+
 def files_of(files: Files, place: Place) -> Iterator[FilePlace]:
     """The files of a place, in the order in which a reader wants them: segment by segment, its log first."""
     if isinstance(place, FilePlace):

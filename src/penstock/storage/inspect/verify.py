@@ -39,7 +39,9 @@ from penstock.storage.inspect.walk import LogWalk
 
 Progress = Callable[[int], None]
 _INDEX_KINDS = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
-_RESTING_SUFFIXES = (names.CUT, ".tmp")
+_RESTING_SUFFIXES = (names.CUT, ".tmp", ".checkpoint", ".checkpoint.deleted")
+_RESTING_NAMES = frozenset({"quorum-state"})
+"""Of Kafka's own metadata log, which is let alone."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,7 +51,8 @@ class PartitionSummary:
     segments: list[SegmentSummary] = field(default_factory=list)
     epochs: list[EpochStart] = field(default_factory=list)
     """As the batches have them."""
-    files: int = 0
+    waiting: int = 0
+    """Files renamed `.deleted`, which a clean stop may leave and the next start removes."""
 
     @property
     def start_offset(self) -> int:
@@ -61,7 +64,7 @@ class PartitionSummary:
 
     @property
     def is_whole(self) -> bool:
-        return not any(segment.broken for segment in self.segments)
+        return not any(segment.is_damaged for segment in self.segments)
 
 
 def verify(
@@ -94,7 +97,7 @@ def verify_partition(
 ) -> PartitionSummary:
     summary = PartitionSummary(path=place.path, partition=place.partition)
     found = _check_names(files, place, report, live=live)
-    summary.files = len(found)
+    summary.waiting = sum(known.suffix == names.DELETED for known in found)
     bases = sorted(known.base_offset for known in found if known.kind is FileKind.LOG and not known.suffix)
     open_transactions = OpenTransactions()
     for base in bases:
@@ -127,7 +130,7 @@ def _check_names(files: Files, place: PartitionPlace, report: Report, *, live: b
     for name in listed:
         known = file_place(f"{place.path}/{name}")
         if known is None:
-            if not name.endswith(_RESTING_SUFFIXES):
+            if not name.endswith(_RESTING_SUFFIXES) and name not in _RESTING_NAMES:
                 report(Problem(path=f"{place.path}/{name}", reason="no file of a partition is called so"))
         else:
             found.append(known)
@@ -135,7 +138,7 @@ def _check_names(files: Files, place: PartitionPlace, report: Report, *, live: b
         return found
     bases = {known.base_offset for known in found if known.kind is FileKind.LOG and not known.suffix}
     for known in found:
-        if known.suffix in (names.CLEANED, names.SWAP, names.DELETED):
+        if known.suffix in (names.CLEANED, names.SWAP):
             reason = "a leftover of a change that never ended (a start completes or drops it)"
             report(Problem(path=known.path, reason=reason, cure=Cure.LEFTOVERS))
         elif known.kind in _INDEX_KINDS and not known.suffix and known.base_offset not in bases:
@@ -222,7 +225,7 @@ def _verify_file(
 
     request = SegmentRequest(place.directory, place.base_offset, place.base_offset == max(bases), live, place.suffix)
     segment = SegmentCheck(files, request, OpenTransactions(), report_own).run(progress)
-    return [PartitionSummary(path=place.path, partition=None, segments=[segment], files=1)]
+    return [PartitionSummary(path=place.path, partition=None, segments=[segment])]
 
 
 def _verify_directory(

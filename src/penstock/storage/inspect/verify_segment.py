@@ -54,6 +54,11 @@ class SegmentSummary:
     aborted: int = 0
     epochs: list[EpochStart] = field(default_factory=list)
 
+    @property
+    def is_damaged(self) -> bool:
+        """Whether batches are bad; a write that was cut off at the end leaves those before it good."""
+        return any(not broken.is_tail for broken in self.broken)
+
 
 class OpenTransactions:
     """Where the open transaction of each producer began, as far as the log still shows it."""
@@ -182,7 +187,7 @@ class SegmentCheck:
 
         def wrong(reason: str, offset: int | None = None, slot: int | None = None) -> None:
             position = None if slot is None else slot * 34
-            cure = Cure.TRANSACTION_INDEX if not self.summary.broken else Cure.NONE
+            cure = Cure.NONE if self.summary.is_damaged else Cure.TRANSACTION_INDEX
             self._report(Problem(path=path, reason=reason, position=position, offset=offset, cure=cure))
 
         try:
@@ -191,11 +196,11 @@ class SegmentCheck:
             wrong(error.reason)
             return
         self.summary.aborted = len(entries)
-        if self.summary.broken:
+        if self.summary.is_damaged:
             return
         known = set()
         for slot, entry in enumerate(entries):
-            if self._request.live and entry.last_offset >= self.summary.end_offset:
+            if (self._request.live or self.summary.broken) and entry.last_offset >= self.summary.end_offset:
                 break
             known.add(entry.last_offset)
             reason = self._wrong_transaction(entry, entries[slot - 1] if slot else None)
@@ -342,6 +347,8 @@ class _TimeCheck(_IndexCheck):
 
     def take(self, piece: Found | Broken) -> None:
         if isinstance(piece, Broken):
+            if piece.is_tail:
+                return
             self._entry = None  # the largest timestamp is not known from here on
             return
         while self._entry is not None and self._entry[1] < piece.batch.base_offset:
@@ -359,11 +366,11 @@ class _TimeCheck(_IndexCheck):
 
     def finish(self, summary: SegmentSummary) -> None:
         request = self._request
-        if summary.broken:
+        if summary.is_damaged:
             return
         while self._entry is not None and self._entry[1] < summary.end_offset:
             self._judge()
-        if self._entry is not None and not request.live:
+        if self._entry is not None and not request.live and not summary.broken:
             self.wrong("the entry's offset lies beyond the segment's last", self._entry[1])
         zero_is_an_entry = self._largest == 0 and self._source is not None and self._source.zero_bytes == 12
         if not zero_is_an_entry:
