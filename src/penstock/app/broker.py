@@ -46,7 +46,6 @@ from penstock.storage.log_directories import LogDirectories
 logger = logging.getLogger(__name__)
 
 _ANY_INTERFACE = ("", "0.0.0.0", "::")
-_IDLE_CHECKS = 2
 
 
 def new_topic_id() -> uuid.UUID:
@@ -260,8 +259,8 @@ class Broker:
     def _plan_idle_check(self) -> None:
         idle_ms = self.config["connections.max.idle.ms"]
         if idle_ms > 0:
-            delay_s = idle_ms / _IDLE_CHECKS / 1000
-            self._idle_timer = asyncio.get_running_loop().call_later(delay_s, self._close_idle)
+            # Silent for a whole interval means silent for `idle_ms` at least, and less than twice that.
+            self._idle_timer = asyncio.get_running_loop().call_later(idle_ms / 1000, self._close_idle)
 
     def _close_idle(self) -> None:
         if self._server is not None:
