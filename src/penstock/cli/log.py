@@ -37,7 +37,7 @@ def dump(
     max_bytes: Annotated[int | None, typer.Option(min=1, help="Bytes read of each log.")] = None,
 ) -> None:
     """Show what files hold: batches, records, indexes, snapshots, checkpoints."""
-    from penstock.cli import dump as command
+    from penstock.cli.dump import run
     from penstock.cli.output import open_output
     from penstock.storage.inspect.coordinator_records import Decoder
     from penstock.storage.inspect.dump import DumpOptions
@@ -49,16 +49,16 @@ def dump(
         batches_max=max_batches,
         bytes_max=max_bytes,
     )
-    raise typer.Exit(command.run(paths, options, open_output(as_json=json)))
+    raise typer.Exit(run(paths, options, open_output(as_json=json)))
 
 
 @app.command()
 def verify(paths: Paths, json: Json = False, live: Live = False) -> None:
     """Check every batch, index entry, snapshot and checkpoint; name what is wrong."""
-    from penstock.cli import verify as command
     from penstock.cli.output import open_output
+    from penstock.cli.verify import run
 
-    raise typer.Exit(command.run(paths, open_output(as_json=json), live=live))
+    raise typer.Exit(run(paths, open_output(as_json=json), live=live))
 
 
 @app.command()
@@ -70,10 +70,10 @@ def repair(
     json: Json = False,
 ) -> None:
     """Mend what the log itself can tell again: indexes, snapshots, epochs, leftovers, a torn tail."""
-    from penstock.cli import repair as command
     from penstock.cli.output import open_output
+    from penstock.cli.repair import run
 
-    raise typer.Exit(command.run(paths, open_output(as_json=json), force=force))
+    raise typer.Exit(run(paths, open_output(as_json=json), force=force))
 
 
 @app.command()
@@ -85,7 +85,7 @@ def recover(
     json: Json = False,
 ) -> None:
     """Recover as a start after an unclean stop does, then leave the directory as a clean stop does."""
-    from penstock.cli import recover as command
     from penstock.cli.output import open_output
+    from penstock.cli.recover import run
 
-    raise typer.Exit(command.run(paths, open_output(as_json=json), from_start=from_start))
+    raise typer.Exit(run(paths, open_output(as_json=json), from_start=from_start))

@@ -57,10 +57,10 @@ def doctor(
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Say what this machine offers: Python, compiled kernels, Java, limits, directories."""
-    from penstock.cli import doctor as command
+    from penstock.cli.doctor import run
     from penstock.cli.output import open_output
 
-    raise typer.Exit(command.run(log_dir or [], open_output(as_json=json)))
+    raise typer.Exit(run(log_dir or [], open_output(as_json=json)))
 
 
 @app.command()
@@ -73,10 +73,10 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the files behind, and say where.")] = False,
 ) -> None:
     """Watch the log at work: write, kill -9, recover, prove that nothing acknowledged is missing."""
-    from penstock.cli import demo as command
+    from penstock.cli.demo import run
 
     wanted = records if records is not None else (100_000 if short else 1_000_000)
-    raise typer.Exit(command.run(wanted, data, keep=keep))
+    raise typer.Exit(run(wanted, data, keep=keep))
 
 
 def _register_serve() -> None:

@@ -56,7 +56,7 @@ def dump_file(files: Files, place: FilePlace, options: DumpOptions) -> Iterator[
         yield from _log(files, place, options)
         return
     try:
-        yield from _READERS[place.kind](files, place)
+        yield from _READERS[place.kind](files, place, options)
     except CorruptFileError as error:
         yield ProblemItem(file=place.path, position=None, offset=None, reason=error.reason)
     except (PenstockError, UnicodeDecodeError, ValueError) as error:
@@ -202,23 +202,23 @@ def _entries(files: Files, place: FilePlace, read: Callable[[File], Iterator[Ite
         file.close()
 
 
-def _offset_index(files: Files, place: FilePlace) -> Iterator[Item]:
+def _offset_index(files: Files, place: FilePlace, options: DumpOptions) -> Iterator[Item]:
     def read(file: File) -> Iterator[Item]:
-        for relative, position in IndexEntries(file, OFFSET_ENTRY):
+        for relative, position in IndexEntries(file, OFFSET_ENTRY, live=options.live):
             yield OffsetIndexItem(file=place.path, offset=place.base_offset + relative, position=position)
 
     return _entries(files, place, read)
 
 
-def _time_index(files: Files, place: FilePlace) -> Iterator[Item]:
+def _time_index(files: Files, place: FilePlace, options: DumpOptions) -> Iterator[Item]:
     def read(file: File) -> Iterator[Item]:
-        for timestamp, relative in IndexEntries(file, TIME_ENTRY):
+        for timestamp, relative in IndexEntries(file, TIME_ENTRY, live=options.live):
             yield TimeIndexItem(file=place.path, timestamp=timestamp, offset=place.base_offset + relative)
 
     return _entries(files, place, read)
 
 
-def _transaction_index(files: Files, place: FilePlace) -> Iterator[Item]:
+def _transaction_index(files: Files, place: FilePlace, _options: DumpOptions) -> Iterator[Item]:
     def read(file: File) -> Iterator[Item]:
         entries = IndexEntries(file, TRANSACTION_ENTRY)
         for version, producer_id, first, last, stable in entries:
@@ -237,7 +237,7 @@ def _transaction_index(files: Files, place: FilePlace) -> Iterator[Item]:
     return _entries(files, place, read)
 
 
-def _snapshot(files: Files, place: FilePlace) -> Iterator[Item]:
+def _snapshot(files: Files, place: FilePlace, _options: DumpOptions) -> Iterator[Item]:
     for producer in producer_snapshot.decode(files.read(place.path), place.path):
         last = producer.batches[-1] if producer.batches else None
         yield ProducerSnapshotItem(
@@ -253,22 +253,22 @@ def _snapshot(files: Files, place: FilePlace) -> Iterator[Item]:
         )
 
 
-def _offset_checkpoint(files: Files, place: FilePlace) -> Iterator[Item]:
+def _offset_checkpoint(files: Files, place: FilePlace, _options: DumpOptions) -> Iterator[Item]:
     for partition, offset in checkpoints.read_offsets(files, place.path).items():
         yield CheckpointItem(file=place.path, topic=partition.topic, partition=partition.partition, offset=offset)
 
 
-def _leader_epochs(files: Files, place: FilePlace) -> Iterator[Item]:
+def _leader_epochs(files: Files, place: FilePlace, _options: DumpOptions) -> Iterator[Item]:
     for entry in checkpoints.read_epochs(files, place.path):
         yield LeaderEpochItem(file=place.path, epoch=entry.epoch, start_offset=entry.start_offset)
 
 
-def _partition_metadata(files: Files, place: FilePlace) -> Iterator[Item]:
+def _partition_metadata(files: Files, place: FilePlace, options: DumpOptions) -> Iterator[Item]:
     checkpoints.read_topic_id(files, place.directory)  # raises where it is not what it should be
-    yield from _properties(files, place)
+    yield from _properties(files, place, options)
 
 
-def _properties(files: Files, place: FilePlace) -> Iterator[Item]:
+def _properties(files: Files, place: FilePlace, _options: DumpOptions) -> Iterator[Item]:
     text = files.read(place.path).decode()
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     separator = "=" if place.kind is FileKind.META_PROPERTIES else ":"
@@ -279,7 +279,7 @@ def _properties(files: Files, place: FilePlace) -> Iterator[Item]:
     yield PropertiesItem(file=place.path, properties={key.strip(): value.strip() for key, _, value in fields})
 
 
-_READERS: dict[FileKind, Callable[[Files, FilePlace], Iterator[Item]]] = {
+_READERS: dict[FileKind, Callable[[Files, FilePlace, DumpOptions], Iterator[Item]]] = {
     FileKind.OFFSET_INDEX: _offset_index,
     FileKind.TIME_INDEX: _time_index,
     FileKind.TRANSACTION_INDEX: _transaction_index,

@@ -21,8 +21,9 @@ class IndexEntries:
     Raises CorruptFileError at the end where the file's size fits no number of entries.
     """
 
-    def __init__(self, file: File, entry: struct.Struct) -> None:
+    def __init__(self, file: File, entry: struct.Struct, *, live: bool = False) -> None:
         self._file = file
+        self._live = live
         self._entry = entry
         self.size_bytes = file.size()
         self.position = 0
@@ -41,13 +42,19 @@ class IndexEntries:
                 return  # trimmed meanwhile
             for at in range(0, len(piece) - size + 1, size):
                 self.position = start + at
-                if piece[at : at + size] == zeroes and self._only_zeroes_from(self.position):
+                if piece[at : at + size] == zeroes and self._is_tail(piece, at):
                     self.zero_bytes = self.size_bytes - self.position
                     return
                 yield self._entry.unpack_from(piece, at)
             start += len(piece) // size * size
         if whole != self.size_bytes:
             raise CorruptFileError(self._file.path, f"its size {self.size_bytes} is not a multiple of {size}")
+
+    def _is_tail(self, piece: bytes, at: int) -> bool:
+        """Whether nothing follows. A writer may have added entries since the piece was read: then the piece decides."""
+        if self._live:
+            return not piece[at:].strip(b"\0")
+        return self._only_zeroes_from(self.position)
 
     def _only_zeroes_from(self, position: int) -> bool:
         if position < self._not_zero_at:

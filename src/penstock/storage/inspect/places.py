@@ -38,6 +38,7 @@ _BY_NAME = {
 _SEGMENT_FILE = re.compile(
     r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)((?:\.\d+)?\.cut|\.cleaned|\.swap|\.deleted)?\Z"
 )
+_OTHER_DIRECTORIES = frozenset({"lost+found"})
 _KIND_ORDER = {kind: order for order, kind in enumerate(FileKind)}
 
 
@@ -115,10 +116,10 @@ def find_place(files: Files, path: str) -> Place:
     if any(_is_of_partition(name) for name in listed):
         return PartitionPlace(path=path, partition=names.parse_partition_directory(path.rpartition("/")[2]))
     partitions = tuple(_partitions(files, path, listed))
-    if partitions or any(name in _BY_NAME for name in listed):
+    if any(name in _BY_NAME for name in listed) or any(_has_segments(files, found) for found in partitions):
         return DirectoryPlace(path=path, partitions=partitions)
     raise LogDirectoryError(
-        f"{path} is neither a log directory nor a partition's: it holds no partition, no segment and no checkpoint"
+        f"{path} is neither a log directory nor a partition's: it holds no segments and no checkpoint"
     )
 
 
@@ -126,11 +127,22 @@ def _is_of_partition(name: str) -> bool:
     return name in (names.LEADER_EPOCHS, names.PARTITION_METADATA) or _SEGMENT_FILE.match(name) is not None
 
 
+def _has_segments(files: Files, place: PartitionPlace) -> bool:
+    return any(_is_of_partition(name) for name in files.list(place.path))
+
+
 def _partitions(files: Files, path: str, listed: list[str]) -> Iterator[PartitionPlace]:
+    """Its partitions; a directory that no log would hold means, as at a start, that this is none."""
     for name in listed:
+        if not files.is_directory(f"{path}/{name}"):
+            continue
         partition = names.parse_partition_directory(name)
-        if partition is not None and files.is_directory(f"{path}/{name}"):
+        if partition is not None:
             yield PartitionPlace(path=f"{path}/{name}", partition=partition)
+        elif name not in _OTHER_DIRECTORIES and not (
+            names.is_deleted_directory(name) or names.is_future_directory(name)
+        ):
+            raise LogDirectoryError(f"{path} is not a log directory: it holds {name!r}, which no partition is called")
 
 
 def is_kafkas_own(place: PartitionPlace) -> bool:

@@ -241,7 +241,8 @@ class _IndexCheck:
         self._source: IndexEntries | None = None
         self._entries: Iterator[tuple[Any, ...]] = iter(())
         if self._file is not None:
-            self._source = IndexEntries(self._file, OFFSET_ENTRY if self.kind == names.OFFSET_INDEX else TIME_ENTRY)
+            entry = OFFSET_ENTRY if self.kind == names.OFFSET_INDEX else TIME_ENTRY
+            self._source = IndexEntries(self._file, entry, live=request.live)
             self._entries = iter(self._source)
         self.failed = False
 
