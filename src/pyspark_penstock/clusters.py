@@ -1,0 +1,19 @@
+"""One cluster client a process and configuration: Spark's workers live on, so their connections may too."""
+
+from __future__ import annotations
+
+import os
+
+from penstock.client.cluster import Cluster
+from penstock.client.config import ClientConfig
+
+_CLUSTERS: dict[tuple[int, ClientConfig], Cluster] = {}
+
+
+def cluster_for(config: ClientConfig) -> Cluster:
+    """Never one that a parent process opened: after a fork two would read from the same sockets."""
+    key = os.getpid(), config
+    cluster = _CLUSTERS.get(key)
+    if cluster is None:
+        cluster = _CLUSTERS[key] = Cluster(config)
+    return cluster

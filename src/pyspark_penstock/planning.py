@@ -1,0 +1,156 @@
+"""From options to offsets, on the driver: which partitions there are, where they begin, where the reading ends."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from penstock.base.errors import ConfigError, PenstockError
+from penstock.base.ids import TopicPartition
+from penstock.client.cluster import Cluster, TopicMetadata
+from penstock.client.errors import UnknownTopicError
+from penstock.client.offsets import EARLIEST, LATEST, NOT_FOUND, list_offsets
+from pyspark_penstock.options import AtOffset, AtOffsets, AtTime, AtTimes, BatchOptions, Bound, Subscription
+from pyspark_penstock.ranges import TopicRange, split
+
+
+class DataLossError(PenstockError):
+    """Records are gone before they could be read; the option failOnDataLoss decides whether that is an error."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}; with failOnDataLoss=false the reading goes on with what is there")
+
+
+class Extent(NamedTuple):
+    """Where a partition begins and where it ends for this reader."""
+
+    start_offset: int
+    end_offset: int
+
+
+def find_partitions(cluster: Cluster, subscription: Subscription) -> dict[TopicPartition, bytes]:
+    """The partitions subscribed to as they are now, each with its topic's id."""
+    if subscription.pattern:
+        return _all_partitions(cluster.topics_like(subscription.pattern))
+    if subscription.topics:
+        return _all_partitions(cluster.topics(subscription.topics))
+    assigned = subscription.partitions
+    found = _all_partitions(cluster.topics(tuple({partition.topic for partition in assigned})))
+    missing = [partition for partition in assigned if partition not in found]
+    if missing:
+        raise UnknownTopicError(
+            f"assign names the partition {missing[0]}, which topic {missing[0].topic} does not have"
+        )
+    return {partition: found[partition] for partition in assigned}
+
+
+def _all_partitions(topics: Mapping[str, TopicMetadata]) -> dict[TopicPartition, bytes]:
+    return {
+        TopicPartition(name, number): topic.topic_id for name, topic in topics.items() for number in topic.partitions
+    }
+
+
+def earliest(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    return _listed(cluster, dict.fromkeys(partitions, EARLIEST))
+
+
+def latest(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """Where a reader of this isolation level has to stop: the high watermark, or the last stable offset."""
+    return _listed(cluster, dict.fromkeys(partitions, LATEST))
+
+
+def _listed(cluster: Cluster, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    if not timestamps:
+        return {}
+    found = list_offsets(cluster, timestamps, read_committed=cluster.config.read_committed)
+    return {partition: listed.offset for partition, listed in found.items()}
+
+
+def extents(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Extent]:
+    starts, ends = earliest(cluster, partitions), latest(cluster, partitions)
+    return {partition: Extent(starts[partition], max(starts[partition], ends[partition])) for partition in partitions}
+
+
+def plan_batch(cluster: Cluster, options: BatchOptions) -> list[TopicRange]:
+    """The tasks of a batch query; every end is fixed here, once."""
+    partitions = find_partitions(cluster, options.common.subscription)
+    there = extents(cluster, partitions)
+    must_hold = options.common.fail_on_data_loss
+    starts = resolve(cluster, options.start, there, "startingOffsets", must_hold=must_hold)
+    ends = resolve(cluster, options.end, there, "endingOffsets", must_hold=must_hold)
+    for partition in partitions:
+        is_named = isinstance(options.start, AtOffsets) and isinstance(options.end, AtOffsets)
+        if is_named and must_hold and starts[partition] > ends[partition]:
+            raise ConfigError(
+                f"startingOffsets has {starts[partition]} for {partition}, behind the {ends[partition]} of endingOffsets"
+            )
+    ranges = [
+        TopicRange(partition.topic, partition.partition, topic_id, starts[partition], ends[partition])
+        for partition, topic_id in partitions.items()
+    ]
+    return split(ranges, options.common.partitions_min, options.common.records_per_partition_max)
+
+
+def resolve(
+    cluster: Cluster, bound: Bound, there: Mapping[TopicPartition, Extent], name: str, *, must_hold: bool
+) -> dict[TopicPartition, int]:
+    """The offset of each partition that a bound means; an offset that is not there is refused, or moved to one that is."""
+    if isinstance(bound, AtOffset):
+        return {partition: _special(bound.which, extent) for partition, extent in there.items()}
+    if isinstance(bound, AtOffsets):
+        _check_named(name, bound.offsets, there)
+        return {
+            partition: _held(name, partition, bound.offsets[partition], extent, must_hold=must_hold)
+            for partition, extent in there.items()
+        }
+    if isinstance(bound, AtTimes):
+        _check_named(f"{name}ByTimestamp", bound.timestamps_ms, there)
+        timestamps = {partition: bound.timestamps_ms[partition] for partition in there}
+    else:
+        timestamps = dict.fromkeys(there, bound.timestamp_ms)
+    return _at_times(cluster, timestamps, there, bound, name)
+
+
+def _at_times(
+    cluster: Cluster,
+    timestamps: Mapping[TopicPartition, int],
+    there: Mapping[TopicPartition, Extent],
+    bound: AtTime | AtTimes,
+    name: str,
+) -> dict[TopicPartition, int]:
+    offsets = {}
+    for partition, offset in _listed(cluster, timestamps).items():
+        if offset == NOT_FOUND and not bound.else_latest:
+            raise ConfigError(
+                f"{name}: {partition} has no record of the time {timestamps[partition]} ms or later "
+                "(startingOffsetsByTimestampStrategy=latest would begin at its end)"
+            )
+        end_offset = there[partition].end_offset
+        offsets[partition] = end_offset if offset == NOT_FOUND else min(offset, end_offset)
+    return offsets
+
+
+def _special(offset: int, extent: Extent) -> int:
+    if offset == EARLIEST:
+        return extent.start_offset
+    return extent.end_offset if offset == LATEST else offset
+
+
+def _check_named(name: str, values: Mapping[TopicPartition, int], there: Mapping[TopicPartition, Extent]) -> None:
+    missing = [partition for partition in there if partition not in values]
+    if missing:
+        raise ConfigError(f"{name} must name every partition that is read: {missing[0]} is missing")
+    unknown = [partition for partition in values if partition not in there]
+    if unknown:
+        raise ConfigError(f"{name} names {unknown[0]}, which is not among the partitions that are read")
+
+
+def _held(name: str, partition: TopicPartition, offset: int, extent: Extent, *, must_hold: bool) -> int:
+    wanted = _special(offset, extent)
+    if extent.start_offset <= wanted <= extent.end_offset:
+        return wanted
+    if must_hold:
+        raise DataLossError(
+            f"{name} has {wanted} for {partition}, whose log holds [{extent.start_offset}, {extent.end_offset})"
+        )
+    return min(max(wanted, extent.start_offset), extent.end_offset)

@@ -1,0 +1,140 @@
+"""Streams: positions are decided by one long-lived process, ranges are read by tasks.
+
+Spark runs one instance for positions and plans, in a process that lives as long as the query; what it remembers (the target
+of an available-now run, the time of the last batch) stands here. Another instance travels to the tasks by pickle.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from penstock.base.ids import TopicPartition
+from penstock.client.cluster import Cluster
+from pyspark_penstock import stream_offsets
+from pyspark_penstock.clusters import cluster_for
+from pyspark_penstock.options import StreamOptions
+from pyspark_penstock.planning import DataLossError, earliest, extents, find_partitions, latest, resolve
+from pyspark_penstock.ranges import TopicRange, rate_limited, split
+from pyspark_penstock.wire import read_wire
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+WAIT_MS = 100
+"""Spark asks every 10 ms for new offsets. Longer would hold up the other sources of a query."""
+POLL_MS = 20
+
+Offsets = dict[TopicPartition, int]
+log = logging.getLogger(__name__)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: StreamOptions) -> None:
+        self._options = options
+        self._target: Offsets | None = None
+        self._latest: Offsets = {}
+        self._batch_ms: int | None = None
+
+    @property
+    def _cluster(self) -> Cluster:
+        return cluster_for(self._options.common.client)
+
+    def initialOffset(self) -> dict[str, Any]:
+        partitions = find_partitions(self._cluster, self._options.common.subscription)
+        there = extents(self._cluster, partitions)
+        must_hold = self._options.common.fail_on_data_loss
+        starts = resolve(self._cluster, self._options.start, there, "startingOffsets", must_hold=must_hold)
+        return stream_offsets.initial(starts)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        limit = self._options.offsets_per_trigger_max
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._find_latest()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        begun = stream_offsets.from_json(start)
+        ends = self._wait_for_news(begun, is_initial=stream_offsets.is_initial(start))
+        self._check_partitions(begun, ends)
+        begins = begun | self._starts_of_new(begun, ends)
+        if isinstance(limit, ReadMaxRows):
+            ends = rate_limited(begins, ends, limit.max_rows)
+        if stream_offsets.is_initial(start):
+            return self._batch(stream_offsets.first_end(ends, begun))
+        if ends == begun or self._is_too_little(begins, ends):
+            return start
+        return self._batch(stream_offsets.to_json(ends))
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        return stream_offsets.to_json(self._latest)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        begun, ends = stream_offsets.start_of(start, end), stream_offsets.from_json(end)
+        begins = begun | self._starts_of_new(begun, ends)
+        topic_ids = find_partitions(self._cluster, self._options.common.subscription)
+        ranges = []
+        for partition, end_offset in ends.items():
+            if end_offset < begins[partition]:
+                self._lose(f"{partition} was read up to {begins[partition]}, but now its log ends at {end_offset}")
+            if partition not in topic_ids:
+                self._lose(f"{partition} is no longer there")
+                continue
+            topic_id = topic_ids[partition]
+            ranges.append(TopicRange(partition.topic, partition.partition, topic_id, begins[partition], end_offset))
+        common = self._options.common
+        return list(split(ranges, common.partitions_min, common.records_per_partition_max))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, TopicRange)
+        return read_wire(partition, self._options.common)
+
+    def _find_latest(self) -> Offsets:
+        return latest(self._cluster, find_partitions(self._cluster, self._options.common.subscription))
+
+    def _wait_for_news(self, begun: Mapping[TopicPartition, int], *, is_initial: bool) -> Offsets:
+        if self._target is not None:
+            self._latest = self._target
+            return self._target
+        clock = self._cluster.time.clock
+        deadline_ms = clock.monotonic_ms() + WAIT_MS
+        self._latest = self._find_latest()
+        while not is_initial and self._latest == begun and clock.monotonic_ms() < deadline_ms:
+            self._cluster.time.sleep(POLL_MS / 1000)
+            self._latest = latest(self._cluster, self._latest)
+        return self._latest
+
+    def _check_partitions(self, begun: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
+        gone = [str(partition) for partition in begun if partition not in ends]
+        if gone:
+            self._lose(f"{', '.join(gone)} can no longer be found")
+
+    def _starts_of_new(self, begun: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> Offsets:
+        """Partitions that came after the stream began are read from their beginning."""
+        starts = earliest(self._cluster, [partition for partition in ends if partition not in begun])
+        for partition, offset in starts.items():
+            if offset > 0:
+                self._lose(f"{partition} is new to this stream and begins at offset {offset}")
+        return starts
+
+    def _is_too_little(self, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> bool:
+        least = self._options.offsets_per_trigger_min
+        if least is None or self._target is not None or self._batch_ms is None:
+            return False
+        waiting = sum(end - begins[partition] for partition, end in ends.items())
+        waited_ms = self._cluster.time.clock.monotonic_ms() - self._batch_ms
+        return 0 <= waiting < least and waited_ms < self._options.trigger_delay_ms_max
+
+    def _batch(self, position: dict[str, Any]) -> dict[str, Any]:
+        self._batch_ms = self._cluster.time.clock.monotonic_ms()
+        return position
+
+    def _lose(self, what: str) -> None:
+        if self._options.common.fail_on_data_loss:
+            raise DataLossError(what)
+        log.warning("%s", what)

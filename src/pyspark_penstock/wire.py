@@ -1,0 +1,74 @@
+"""The way over the wire: a task's range, fetched and decoded into rows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from penstock.client.errors import FetchOutOfRangeError, UnknownTopicError
+from penstock.client.read import read_range
+from pyspark_penstock.clusters import cluster_for
+from pyspark_penstock.options import CommonOptions
+from pyspark_penstock.planning import DataLossError
+from pyspark_penstock.ranges import TopicRange
+from pyspark_penstock.rows import RowMaker, rechunk
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+GROUP_BYTES = 16 * 1024 * 1024
+
+log = logging.getLogger(__name__)
+
+
+def read_wire(wanted: TopicRange, options: CommonOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of a range. What is gone meanwhile is an error or passed over, by failOnDataLoss."""
+    return rechunk(_read(wanted, options))
+
+
+def _read(wanted: TopicRange, options: CommonOptions) -> Iterator[pa.RecordBatch]:
+    while wanted.size > 0:
+        try:
+            yield from _read_what_is_there(wanted, options)
+        except FetchOutOfRangeError as error:
+            loss = DataLossError(
+                f"offsets {error.offset} to {wanted.end_offset - 1} of {wanted.topic_partition} were to be read, but its "
+                f"log now holds [{error.log_start_offset}, {error.end_offset})"
+            )
+            if options.fail_on_data_loss:
+                raise loss from error
+            log.warning("%s", loss)
+            if error.offset >= error.log_start_offset:
+                return
+            wanted = replace(wanted, start_offset=min(error.log_start_offset, wanted.end_offset))
+        except UnknownTopicError as error:
+            if options.fail_on_data_loss:
+                raise DataLossError(str(error)) from error
+            log.warning("%s", error)
+            return
+        else:
+            return
+
+
+def _read_what_is_there(wanted: TopicRange, options: CommonOptions) -> Iterator[pa.RecordBatch]:
+    from penstock.records.arrow import to_arrow
+
+    rows = RowMaker(options.columns, wanted.topic, wanted.partition)
+    for stretch in read_range(
+        cluster_for(options.client),
+        wanted.topic_partition,
+        wanted.start_offset,
+        wanted.end_offset,
+        topic_id=wanted.topic_id,
+        stall_ms=options.poll_timeout_ms,
+    ):
+        for records in to_arrow(
+            stretch.data,
+            stretch.batches,
+            from_offset=wanted.start_offset,
+            to_offset=wanted.end_offset,
+            group_bytes=GROUP_BYTES,
+        ):
+            yield rows.make(records)
