@@ -110,7 +110,11 @@ class _RangeReader:
         leader = self._cluster.leader(self._partition)
         if self._topic_id == NO_TOPIC_ID:
             self._topic_id = leader.topic_id
-        elif leader.topic_id not in (NO_TOPIC_ID, self._topic_id):
+        if leader.topic_id not in (NO_TOPIC_ID, self._topic_id):
+            # What is remembered may be older than what the caller was told.
+            self._cluster.forget(self._partition.topic)
+            leader = self._cluster.leader(self._partition)
+        if leader.topic_id not in (NO_TOPIC_ID, self._topic_id):
             raise UnknownTopicError(
                 f"topic {self._partition.topic} was deleted and made anew while {self._partition} was being read"
             )
