@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
-from penstock.base.errors import CorruptFileError
+from penstock.base.errors import CorruptFileError, PenstockError
 from penstock.base.files import Files
 from penstock.base.ids import TopicPartition, topic_id_from_text, topic_id_text
 from penstock.storage import names
@@ -99,7 +99,10 @@ def read_topic_id(files: Files, directory: str) -> uuid.UUID | None:
     fields = _properties(files, path, ":")
     if fields.get("version") != "0" or "topic_id" not in fields:
         raise CorruptFileError(path, "is not a version 0 partition.metadata with a topic_id")
-    return topic_id_from_text(fields["topic_id"])
+    try:
+        return topic_id_from_text(fields["topic_id"])
+    except PenstockError as error:
+        raise CorruptFileError(path, str(error)) from None
 
 
 def write_topic_id(files: Files, directory: str, topic_id: uuid.UUID) -> None:

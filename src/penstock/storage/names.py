@@ -30,8 +30,11 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_PROPERTIES = "meta.properties"
 LOCK = ".lock"
 
-_SEGMENT_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.cleaned|\.swap|\.deleted)?\Z")
-_PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,10})\Z")
+_SEGMENT_FILE = re.compile(
+    r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.cleaned|\.swap|\.deleted)?\Z", re.ASCII
+)
+_PARTITION_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9]\d{0,9})\Z", re.ASCII)
+_PARTITION_MAX = 2**31 - 1
 _DELETED_DIRECTORY = re.compile(r"(.+)\.([0-9a-f]{32})-delete\Z")
 _FUTURE_DIRECTORY = re.compile(r"(.+)\.([0-9a-f]{32})-(future|stray)\Z")
 
@@ -53,8 +56,9 @@ def partition_directory(partition: TopicPartition) -> str:
 
 
 def parse_partition_directory(name: str) -> TopicPartition | None:
+    """The partition that a directory is called after; None unless `partition_directory` gives the very same name."""
     match = _PARTITION_DIRECTORY.match(name)
-    if match is None or match[1] in (".", ".."):
+    if match is None or match[1] in (".", "..") or int(match[2]) > _PARTITION_MAX:
         return None
     return TopicPartition(match[1], int(match[2]))
 
