@@ -84,7 +84,8 @@ class _Cursor:
         return length - 1
 
     def base64(self) -> Decoded:
-        end = primitives.read_span(self._data, self._position, self._length())
+        length = self._length()
+        end = primitives.read_span(self._data, self._position, length)
         value = self._data[self._position : end]
         self._position = end
         return {"base64": base64.b64encode(value).decode()}

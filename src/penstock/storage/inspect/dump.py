@@ -69,12 +69,15 @@ def _log(files: Files, place: FilePlace, options: DumpOptions) -> Iterator[Item]
         walk = LogWalk(file, place.base_offset, bytes_max=options.bytes_max)
         decoder = options.decoder or decoder_for(place)
         shown = 0
+        old_seen = False
         for piece in walk:
             if shown == options.batches_max:
                 return
             shown += 1
             if isinstance(piece, Broken):
-                yield from _broken(place, piece, options)
+                if not (piece.is_old_format and old_seen):  # one sentence a file will do
+                    yield from _broken(place, piece, options)
+                old_seen = old_seen or piece.is_old_format
                 continue
             yield _batch(place.path, piece.batch, is_valid=True)
             if options.deep:
@@ -95,7 +98,7 @@ def _broken(place: FilePlace, broken: Broken, options: DumpOptions) -> Iterator[
     if broken.header is not None:
         yield _batch(place.path, broken.header, is_valid=False)
     offset = None if broken.header is None else broken.header.base_offset
-    reason = f"{broken.reason} ({broken.size_bytes} bytes are not shown)"
+    reason = broken.reason if broken.is_old_format else f"{broken.reason} ({broken.size_bytes} bytes are not shown)"
     yield ProblemItem(file=place.path, position=broken.position, offset=offset, reason=reason)
 
 

@@ -100,11 +100,14 @@ class Mender(NamedTuple):
         base = _base_of(first.path)
         position = first.position or 0
         with marker_lifted(self.files, self.home):
+            action = self._keep_tail(first.path, position)  # may fail, so it comes before anything changes
             for segment in reversed(summary.segments):
                 if segment.base_offset > base:
                     self._set_aside(place, segment.base_offset)
-            self._cut_file(first.path, position)
+            self.files.truncate(first.path, position)
+            self._sync(first.path)
             self.files.sync_directory(place.path)
+            self.say(first.path, action)
             reopen(self.files, self.clock, place, self.home, recovery_point=base)
         return True
 
@@ -117,19 +120,17 @@ class Mender(NamedTuple):
         self.files.rename(path, path + names.CUT)
         self.say(path, f"set aside as {_name(path)}{names.CUT}: it lies behind the cut")
 
-    def _cut_file(self, path: str, position: int) -> None:
-        """Keeps the bytes from `position` on as `NAME.POSITION.cut`, unless they are zeroes, and cuts them off."""
-        file = self.files.open(path)
+    def _keep_tail(self, path: str, position: int) -> str:
+        """Copies the bytes from `position` on to `NAME.POSITION.cut`, unless they are zeroes; what to say of the cut."""
+        target = f"{path}.{position}{names.CUT}"
+        file = self.files.open_read(path)
         try:
             length = file.size() - position
-            target = f"{path}.{position}{names.CUT}"
             kept = _keep(self.files, file, position, length, target)
-            file.truncate(position)
-            file.sync()
         finally:
             file.close()
         where = f", kept as {_name(target)}" if kept else " of zeroes"
-        self.say(path, f"cut at position {position}: {length} bytes{where}")
+        return f"cut at position {position}: {length} bytes{where}"
 
     # What the log can tell again.
     def _mend(self, place: PartitionPlace, summary: PartitionSummary, problem: Problem) -> bool:

@@ -145,7 +145,8 @@ class SegmentCheck:
             self._bad_batch(batch, f"its last offset {batch.last_offset} is too far above the segment's base")
         else:
             self._check_payload(found)
-        summary.end_offset = max(summary.end_offset, batch.last_offset + 1)
+        if batch.last_offset - request.base_offset <= RELATIVE_OFFSET_MAX:
+            summary.end_offset = max(summary.end_offset, batch.last_offset + 1)
         summary.batches += 1
         summary.records += batch.record_count
         if batch.leader_epoch >= 0 and (not summary.epochs or batch.leader_epoch > summary.epochs[-1].epoch):

@@ -82,7 +82,8 @@ class LogWalk:
                 return  # the file became shorter
             found = scan(data)
             for batch in found.batches:
-                self.end_offset = max(self.end_offset, batch.last_offset + 1)
+                if batch.last_offset - self._base_offset <= _RELATIVE_OFFSET_MAX:  # the CRC does not cover offsets
+                    self.end_offset = max(self.end_offset, batch.last_offset + 1)
                 self.position = start + batch.end_position
                 yield Found(batch._replace(position=start + batch.position), data, batch.position)
             self.position = start + found.end
