@@ -16,7 +16,7 @@ from penstock.storage.partition_log import PartitionLog
 from penstock.storage.producer_state import Origin
 from penstock.storage.upkeep import compact, remove_files, retain
 from tests.support.forgetful_files import ForgetfulFiles
-from tests.support.log_checks import Row, check_log, rows_of
+from tests.support.log_checks import Row, batches_of, check_log, rows_of
 
 PARTITION = TopicPartition("t", 0)
 DIRECTORY = "/data"
@@ -114,21 +114,24 @@ class LogWorld:
         """Takes from the log what a producer would know after it was cut."""
         log = self.log
         self.sequences = {p.producer_id: p.last_sequence + 1 for p in log.producers.values()}
-        still_open = set(log.producers.open_transactions.values())
-        offsets = {**self.in_transaction, **{producer: [] for producer in still_open - set(self.in_transaction)}}
-        reopened = [offset for offset in self.aborted if offset < log.end_offset and not self._is_aborted(offset)]
-        self.aborted = {offset for offset in self.aborted if self._is_aborted(offset)}
+        batches = [batch for batch in batches_of(log) if batch.is_transactional and not batch.is_control]
         self.in_transaction = {
-            producer: sorted({offset for offset in (*found, *reopened) if offset < log.end_offset})
-            for producer, found in offsets.items()
-            if producer in still_open
+            producer_id: [
+                offset
+                for batch in batches
+                if batch.producer_id == producer_id and batch.base_offset >= first_offset
+                for offset in range(batch.base_offset, batch.last_offset + 1)
+            ]
+            for first_offset, producer_id in log.producers.open_transactions.items()
         }
-
-    def _is_aborted(self, offset: int) -> bool:
-        return any(
-            entry.first_offset <= offset <= entry.last_offset
-            for entry in self.log.aborted_transactions(offset, offset + 1)
-        )
+        ended = log.aborted_transactions(log.log_start_offset, log.end_offset)
+        self.aborted = {
+            offset
+            for batch in batches
+            for entry in ended
+            if entry.producer_id == batch.producer_id and entry.first_offset <= batch.base_offset <= entry.last_offset
+            for offset in range(batch.base_offset, batch.last_offset + 1)
+        }
 
     def delete_records(self, offset: int) -> None:
         self.log.delete_records(offset)
@@ -172,11 +175,15 @@ class LogWorld:
         check_log(log, self.files)
         found = rows_of(log)
         wanted = [row for row in self.rows if row.offset >= log.log_start_offset]
-        assert found == wanted[: len(found)], "what is there is a prefix of what was written"
+        if self.config.compact and not keeps_cache:
+            # Gaps are lawful in a compacted topic, so a lost tail of an unflushed segment cannot be told from one.
+            assert set(found) <= set(wanted)
+        else:
+            assert found == wanted[: len(found)], "what is there is a prefix of what was written"
         if keeps_cache:
             assert len(found) == len(wanted)
-        kept = [row for row in wanted if row.offset < self.flushed_offset]
-        assert len(found) >= len(kept), f"flushed records are gone: {kept[len(found) :]}"
+        gone = {row for row in wanted if row.offset < self.flushed_offset} - set(found)
+        assert not gone, f"flushed records are gone: {gone}"
         self.rows = found
         self.flushed_offset = min(self.flushed_offset, log.end_offset)
         self.reread()

@@ -18,7 +18,10 @@ from penstock.base.errors import (
 from penstock.base.files import ReadableBuffer
 from penstock.records import codecs, payload
 from penstock.records.batch import (
+    CODEC_MASK,
+    CONTROL_BIT,
     HEADER_BYTES,
+    TIMESTAMP_TYPE_BIT,
     Batch,
     Codec,
     Scan,
@@ -36,14 +39,10 @@ from penstock.storage.producer_state import Origin
 class Prepared(NamedTuple):
     """Batches that a log can take: `data` is writable for a leader, which still sets offsets, epoch and append time."""
 
-    data: bytearray | memoryview
+    data: memoryview
     batches: list[Batch]
     max_timestamps: list[int]
     """Each batch's true largest timestamp, as its records have it."""
-
-    @property
-    def size_bytes(self) -> int:
-        return len(self.data)
 
 
 _STOP_SENTENCES = {
@@ -73,16 +72,35 @@ def is_heavy(records: ReadableBuffer, config: LogConfig) -> bool:
 def prepare_leader(records: ReadableBuffer, config: LogConfig, origin: Origin, now_ms: int) -> Prepared:
     """Checks a produced set of batches, whole, and recompresses it where the topic asks. Raises; keeps nothing."""
     found = scan(records)
-    if found.stop is not Stop.COMPLETE:
+    batches, _, stop = found
+    if stop is not Stop.COMPLETE:
         raise stop_error(found)
-    batches = found.batches
-    if not batches:
-        raise CorruptRecordError("there is no batch to append")
-    if origin is Origin.CLIENT and len(batches) != 1:
-        raise InvalidRecordError(f"a produce request has one batch a partition, this one has {len(batches)}")
-    data = records if isinstance(records, memoryview) and not records.readonly else memoryview(bytearray(records))
+    if len(batches) != 1:
+        if not batches:
+            raise CorruptRecordError("there is no batch to append")
+        if origin is Origin.CLIENT:
+            raise InvalidRecordError(f"a produce request has one batch a partition, this one has {len(batches)}")
+    data = records if type(records) is memoryview and not records.readonly else memoryview(bytearray(records))
+    wanted = config.codec
     max_timestamps = []
-    rewritten: list[bytes] = []
+    for batch in batches:
+        _check_batch(batch, config, origin)
+        codec = batch.attributes & CODEC_MASK
+        if codec or (wanted and not batch.is_control):
+            return _prepare_compressed(data, batches, config, origin, now_ms)
+        max_timestamps.append(
+            _validate(batch, data, batch.position + HEADER_BYTES, batch.end_position, config, now_ms).max_timestamp
+        )
+    return Prepared(data, batches, max_timestamps)
+
+
+def _prepare_compressed(
+    data: memoryview, batches: list[Batch], config: LogConfig, origin: Origin, now_ms: int
+) -> Prepared:
+    """The same where a batch is compressed, or must be: checked uncompressed, written anew only where it has to be."""
+    max_timestamps = []
+    parts: list[ReadableBuffer] = []
+    rewritten = False
     for batch in batches:
         _check_batch(batch, config, origin)
         codec = batch.codec
@@ -94,47 +112,43 @@ def prepare_leader(records: ReadableBuffer, config: LogConfig, origin: Origin, n
         summary = _validate(batch, body, start, end, config, now_ms)
         max_timestamps.append(summary.max_timestamp)
         target = codec if config.codec is None or batch.is_control else config.codec
-        if target is not codec or (codec is not Codec.NONE and not summary.is_sequential):
-            if not rewritten:
-                rewritten += [bytes(data[: batch.position])] if batch.position else []
-            fresh = body[start:end] if summary.is_sequential else payload.renumber(body, start, end, batch.record_count)
-            level = config.codec_level if target is config.codec else None
-            rewritten.append(rebuild(batch, fresh, record_count=batch.record_count, codec=target, level=level))
-        elif rewritten:
-            rewritten.append(bytes(data[batch.position : batch.end_position]))
-    if rewritten:
-        joined = bytearray().join(rewritten)
-        data, batches = memoryview(joined), scan(joined, check_crc=False).batches
-        _check_sizes(batches, config)
-    return Prepared(data, batches, max_timestamps)
+        if target is codec and (codec is Codec.NONE or summary.is_sequential):
+            parts.append(data[batch.position : batch.end_position])
+            continue
+        rewritten = True
+        fresh = body[start:end] if summary.is_sequential else payload.renumber(body, start, end, batch.record_count)
+        level = config.codec_level if target is config.codec else None
+        parts.append(rebuild(batch, fresh, record_count=batch.record_count, codec=target, level=level))
+    if not rewritten:
+        return Prepared(data, batches, max_timestamps)
+    joined = bytearray().join(parts)
+    batches = scan(joined, check_crc=False).batches
+    for batch in batches:
+        _check_size(batch, config)
+    return Prepared(memoryview(joined), batches, max_timestamps)
 
 
 def _check_batch(batch: Batch, config: LogConfig, origin: Origin) -> None:
+    _, size_bytes, base_offset, last_offset, _, _, _, attributes, _, _, producer_id, _, sequence, count = batch
+    if size_bytes > config.max_message_bytes:
+        _check_size(batch, config)
+    if origin is not Origin.CLIENT:
+        return
+    if base_offset != 0:
+        raise InvalidRecordError(f"a produced batch starts at offset 0, this one at {base_offset}")
+    if count <= 0 or last_offset + 1 != count:
+        raise InvalidRecordError(f"a batch of {count} records spans offsets {base_offset} to {last_offset}")
+    if attributes & CONTROL_BIT:
+        raise InvalidRecordError("clients may not write control records")
+    if producer_id >= 0 and sequence < 0:
+        raise InvalidRecordError(f"producer {producer_id} sent sequence {sequence}")
+
+
+def _check_size(batch: Batch, config: LogConfig) -> None:
     if batch.size_bytes > config.max_message_bytes:
         raise MessageTooLargeError(
             f"a batch of {batch.size_bytes} bytes is larger than max.message.bytes={config.max_message_bytes}"
         )
-    if origin is not Origin.CLIENT:
-        return
-    if batch.base_offset != 0:
-        raise InvalidRecordError(f"a produced batch starts at offset 0, this one at {batch.base_offset}")
-    if batch.record_count <= 0 or batch.last_offset - batch.base_offset + 1 != batch.record_count:
-        raise InvalidRecordError(
-            f"a batch of {batch.record_count} records spans offsets {batch.base_offset} to {batch.last_offset}"
-        )
-    if batch.is_control:
-        raise InvalidRecordError("clients may not write control records")
-    if batch.has_producer and batch.base_sequence < 0:
-        raise InvalidRecordError(f"producer {batch.producer_id} sent sequence {batch.base_sequence}")
-
-
-def _check_sizes(batches: list[Batch], config: LogConfig) -> None:
-    for batch in batches:
-        if batch.size_bytes > config.max_message_bytes:
-            raise MessageTooLargeError(
-                f"a batch has {batch.size_bytes} bytes after conversion, more than "
-                f"max.message.bytes={config.max_message_bytes}"
-            )
 
 
 def _validate(
@@ -149,9 +163,9 @@ def _validate(
         now_ms=now_ms,
         before_max_ms=config.timestamp_before_max_ms,
         after_max_ms=config.timestamp_after_max_ms,
-        require_keys=config.compact and not batch.is_control,
+        require_keys=config.compact and not batch.attributes & CONTROL_BIT,
         timestamp_type=TimestampType.LOG_APPEND_TIME if config.log_append_time else TimestampType.CREATE_TIME,
-        claimed_append_time=batch.max_timestamp if batch.is_log_append_time else None,
+        claimed_append_time=batch.max_timestamp if batch.attributes & TIMESTAMP_TYPE_BIT else None,
     )
 
 

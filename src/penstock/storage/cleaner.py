@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from penstock.base.errors import CorruptFileError
@@ -181,6 +182,7 @@ class _Round:
     def _clean_group(self, group: list[Source]) -> CleanedGroup:
         job, config = self._job, self._job.config
         self._transactions.retained = []
+        self._remove_leftovers(group[0].base_offset)
         target = ActiveSegment(
             job.files,
             job.directory,
@@ -211,6 +213,12 @@ class _Round:
             self._sync(target.path(kind))
         job.files.set_modified_ms(target.path(names.LOG), group[-1].modified_ms)
         return CleanedGroup([source.base_offset for source in group], group[0].base_offset, size_bytes)
+
+    def _remove_leftovers(self, base_offset: int) -> None:
+        """A round that failed half way, in this process, may have left files of the name that this one writes."""
+        for kind in names.SEGMENT_SUFFIXES:
+            with suppress(FileNotFoundError):
+                self._job.files.remove(f"{self._job.directory}/{names.segment_file(base_offset, kind)}{names.CLEANED}")
 
     def _sync(self, path: str) -> None:
         file = self._job.files.open(path)

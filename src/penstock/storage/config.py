@@ -6,15 +6,20 @@ Defaults are Kafka 4.3's, bounds Kafka 3.9's. Of the keys for time `.ms` beats `
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.base.config import INT_MAX, LONG_MAX, ConfigKey, boolean, integer, number, table, text, text_list
+from penstock.base.config import LONG_MAX, ConfigKey, boolean, integer, number, table, text, text_list
 from penstock.base.errors import ConfigError
 from penstock.records.batch import Codec
 
 _HOUR_MS = 3_600_000
 _WEEK_MS = 168 * _HOUR_MS
+
+
+def _gzip_level(level: int) -> str | None:
+    return None if level == -1 or 1 <= level <= 9 else "must be -1, or from 1 to 9"
+
 
 TOPIC_KEYS: Mapping[str, ConfigKey[Any]] = table(
     text_list(
@@ -31,13 +36,15 @@ TOPIC_KEYS: Mapping[str, ConfigKey[Any]] = table(
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         synonyms=("compression.type",),
     ),
-    integer(
-        "compression.gzip.level",
-        -1,
-        "Level for gzip when the broker recompresses.",
-        low=-1,
-        high=9,
-        synonyms=("compression.gzip.level",),
+    replace(
+        integer(
+            "compression.gzip.level",
+            -1,
+            "Level for gzip when the broker recompresses.",
+            synonyms=("compression.gzip.level",),
+        ),
+        check=_gzip_level,
+        valid="[-1, 1, ..., 9]",
     ),
     integer(
         "compression.lz4.level",
@@ -273,6 +280,7 @@ class LogConfig:
     values: Mapping[str, Any] = field(default_factory=dict)
     segment_bytes: int
     segment_ms: int
+    """At most `max.compaction.lag.ms` where the topic is compacted: an active segment is never cleaned."""
     segment_jitter_ms: int
     segment_index_bytes: int
     index_interval_bytes: int
@@ -318,14 +326,26 @@ def broker_defaults(settings: Mapping[str, str]) -> dict[str, Any]:
             raw = settings.get(synonym)
             if raw is None:
                 continue
-            unit = synonym.rpartition(".")[2]
-            if unit in ("hours", "minutes") and not key.name.endswith(unit):
-                count = integer(synonym, 0, "", bits=32, high=INT_MAX).read(raw)
-                defaults[key.name] = count if count < 0 else count * _TO_MS[unit]
-            else:
-                defaults[key.name] = key.read(raw)
+            defaults[key.name] = _read_synonym(key, synonym, raw)
             break
     return defaults
+
+
+def _read_synonym(key: ConfigKey[Any], synonym: str, raw: str) -> Any:
+    """The value that a broker's key gives a topic's: hours and minutes become ms, any negative retention means none."""
+    factor = _TO_MS.get(synonym.rpartition(".")[2], 1)
+    if key.name == "retention.ms":
+        value = factor * integer(synonym, 0, "", bits=64 if factor == 1 else 32).read(raw)
+        if value == 0:
+            raise ConfigError(f"{synonym}={raw!r} would delete everything at once; it is -1 (never) or at least 1")
+        return max(value, -1)
+    if factor == 1:
+        return replace(key, name=synonym).read(raw)
+    value = factor * integer(synonym, 0, "", bits=32).read(raw)
+    complaint = key.check(value)
+    if complaint is not None:
+        raise ConfigError(f"{synonym}={raw!r} is {value} ms: {key.name} {complaint}")
+    return value
 
 
 def log_config(overrides: Mapping[str, str] | None = None, defaults: Mapping[str, Any] | None = None) -> LogConfig:
@@ -335,6 +355,7 @@ def log_config(overrides: Mapping[str, str] | None = None, defaults: Mapping[str
     values.update(read_topic_config(overrides or {}))
     if not values["cleanup.policy"]:
         raise ConfigError("cleanup.policy is empty: it is delete, compact, or both")
+    compact = "compact" in values["cleanup.policy"]
     compression = values["compression.type"]
     codec = None
     if compression != "producer":
@@ -342,7 +363,7 @@ def log_config(overrides: Mapping[str, str] | None = None, defaults: Mapping[str
     return LogConfig(
         values=values,
         segment_bytes=values["segment.bytes"],
-        segment_ms=values["segment.ms"],
+        segment_ms=min(values["segment.ms"], values["max.compaction.lag.ms"]) if compact else values["segment.ms"],
         segment_jitter_ms=values["segment.jitter.ms"],
         segment_index_bytes=values["segment.index.bytes"],
         index_interval_bytes=values["index.interval.bytes"],
@@ -353,7 +374,7 @@ def log_config(overrides: Mapping[str, str] | None = None, defaults: Mapping[str
         retention_bytes=values["retention.bytes"],
         retention_ms=values["retention.ms"],
         file_delete_delay_ms=values["file.delete.delay.ms"],
-        compact="compact" in values["cleanup.policy"],
+        compact=compact,
         delete="delete" in values["cleanup.policy"],
         min_cleanable_dirty_ratio=values["min.cleanable.dirty.ratio"],
         min_compaction_lag_ms=values["min.compaction.lag.ms"],

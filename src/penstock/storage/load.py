@@ -12,8 +12,10 @@ There is always an active segment at the end, and no input makes this fail twice
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 from penstock.base.clock import Clock
@@ -149,7 +151,7 @@ def load_partition(
     open_files: OpenFiles,
     *,
     jobs: Jobs | None = None,
-    jitter_ms: int = 0,
+    draw_jitter_ms: Callable[[], int] = lambda: 0,
     progress: Callable[[SegmentReport], None] = lambda _report: None,
 ) -> tuple[PartitionLog, LoadReport]:
     """Opens one partition's directory; see the module for the order."""
@@ -165,18 +167,35 @@ def load_partition(
     ):
         if cut:
             continue
-        hole = bool(reports) and request.gaps_are_holes and reports[-1].end_offset != report.base_offset
-        if hole:
+        if reports and _is_hole(reports[-1], report, request.gaps_are_holes):
             cut = [base for base in bases if base >= report.base_offset]
             continue
         reports.append(report)
         progress(report)
-        if report.reason and report.cut_bytes:
-            cut = [base for base in bases if base > report.base_offset]
     _set_aside(files, directory, cut)
     bases = [base for base in bases if base not in set(cut)]
-    partition_log = _assemble(request, files, clock, health, open_files, bases, found.snapshots, reports, jitter_ms)
+    partition_log = _assemble(
+        request, files, clock, health, open_files, bases, found.snapshots, reports, draw_jitter_ms
+    )
+    if not request.clean:
+        _remove_below_start(partition_log)
     return partition_log, LoadReport(request.partition, len(bases), reports, cut, partition_log.end_offset)
+
+
+def _is_hole(before: SegmentReport, after: SegmentReport, gaps_are_holes: bool) -> bool:
+    """Whether records are missing between two segments: `before` was cut, or ends too early.
+
+    A tail of zeroes is no cut where nothing is missing behind it: a preallocated file that was sealed and not yet synced.
+    """
+    if before.end_offset == after.base_offset and before.cut_is_padding:
+        return False
+    return before.cut_bytes > 0 or (gaps_are_holes and before.end_offset != after.base_offset)
+
+
+def _remove_below_start(log: PartitionLog) -> None:
+    """Segments wholly below the log's start were deleted already; a crash may have brought them back, in any state."""
+    bases = [segment.base_offset for segment in log.log.segments]
+    log.remove_segments([base for base, end in pairwise(bases) if end <= log.log_start_offset])
 
 
 def _unflushed(bases: list[int], recovery_point: int) -> list[int]:
@@ -200,7 +219,7 @@ def _active_without_index(files: Files, directory: str, bases: list[int]) -> lis
     return [bases[-1]] if missing else []
 
 
-def _set_aside(files: Files, directory: str, bases: Iterable[int]) -> None:
+def _set_aside(files: Files, directory: str, bases: list[int]) -> None:
     """Renames segments behind a cut to `.cut`, newest first; their indexes are of no use to anyone."""
     for base in sorted(bases, reverse=True):
         for kind in (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX, names.SNAPSHOT):
@@ -209,6 +228,8 @@ def _set_aside(files: Files, directory: str, bases: Iterable[int]) -> None:
                 files.remove(path)
         path = f"{directory}/{names.segment_file(base, names.LOG)}"
         files.rename(path, path + names.CUT)
+    if bases:
+        files.sync_directory(directory)  # or a power cut brings them back, beside what was appended since
 
 
 def _assemble(
@@ -220,7 +241,7 @@ def _assemble(
     bases: list[int],
     snapshot_offsets: list[int],
     reports: list[SegmentReport],
-    jitter_ms: int,
+    draw_jitter_ms: Callable[[], int],
 ) -> PartitionLog:
     directory, config = request.directory, request.config
     log = _open_log(request, files, clock, open_files, bases, reports)
@@ -251,7 +272,7 @@ def _assemble(
         log_start_offset=log_start_offset,
         recovery_point=recovery_point,
         high_watermark=high_watermark,
-        jitter_ms=jitter_ms,
+        draw_jitter_ms=draw_jitter_ms,
     )
 
 
@@ -291,7 +312,8 @@ def _open_log(
 
 def _drop_snapshots(files: Files, directory: str, offsets: list[int]) -> list[int]:
     for offset in offsets:
-        files.remove(f"{directory}/{names.segment_file(offset, names.SNAPSHOT)}")
+        with suppress(FileNotFoundError):
+            files.remove(f"{directory}/{names.segment_file(offset, names.SNAPSHOT)}")
     return []
 
 
@@ -326,8 +348,7 @@ def _load_producers(
     """Snapshot, replay of unrecovered segments after it, then the recovered ones, whose transaction indexes are rebuilt."""
     producers = Producers()
     end_offset = log.end.offset
-    for offset in [found for found in snapshots.offsets if found > end_offset]:
-        snapshots.remove(offset)
+    _drop_stray_snapshots(snapshots, log, end_offset)
     recovered_from = reports[0].base_offset if reports else end_offset
     start_offset = restore_snapshot(producers, snapshots, recovered_from)
     start_offset = max(start_offset, log_start_offset)
@@ -337,7 +358,6 @@ def _load_producers(
     for report in reports:
         _apply_notes(files, directory, producers, report, start_offset)
     producers.map_end_offset = end_offset
-    _drop_stray_snapshots(snapshots, log, end_offset)
     return producers
 
 
@@ -363,7 +383,7 @@ def _apply_notes(files: Files, directory: str, producers: Producers, report: Seg
 
 
 def _drop_stray_snapshots(snapshots: Snapshots, log: Log, end_offset: int) -> None:
-    """Snapshots belong at segment bases and at the end; others were left by segments that are gone."""
+    """Snapshots belong at segment bases and at the end; others tell of segments that are gone, and of another history."""
     wanted = {segment.base_offset for segment in log.segments} | {end_offset}
     for offset in [found for found in snapshots.offsets if found not in wanted]:
         snapshots.remove(offset)

@@ -97,9 +97,11 @@ class Log:
     def should_roll(self, size_bytes: int, max_timestamp: int, last_offset: int, jitter_ms: int, now_ms: int) -> bool:
         """Row S6: whether a set of batches must begin a new segment."""
         active, config = self._active, self.config
+        if not active.has_room_for(last_offset):
+            return True
         if active.size_bytes == 0:
-            return not active.has_room_for(last_offset)
-        if active.size_bytes > config.segment_bytes - size_bytes or not active.has_room_for(last_offset):
+            return False
+        if active.size_bytes > config.segment_bytes - size_bytes:
             return True
         since = active.first_timestamp
         waited_ms = max_timestamp - since if since >= 0 and max_timestamp >= 0 else now_ms - active.created_ms

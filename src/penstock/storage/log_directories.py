@@ -135,7 +135,7 @@ class LogDirectories:
                 state.health,
                 self._open_files,
                 jobs=InlineJobs() if spread_partitions else self._jobs,
-                jitter_ms=self._jitter_for(request.config),
+                draw_jitter_ms=partial(self._jitter_for, request.config),
                 progress=partial(progress, request.partition),
             )
             for request in requests
@@ -221,7 +221,7 @@ class LogDirectories:
                 self._clock,
                 state.health,
                 self._open_files,
-                jitter_ms=self._jitter_for(config),
+                draw_jitter_ms=partial(self._jitter_for, config),
             )
         except OSError as error:
             raise state.health.fail(error) from error
@@ -289,11 +289,10 @@ class LogDirectories:
         self._write(state, names.HIGH_WATERMARKS, offsets)
 
     def checkpoint_log_starts(self, state: DirectoryState) -> None:
-        """Only starts that the segments' own names do not tell."""
+        """Every start above 0, also where the first segment's name tells it: a segment renamed `.deleted` may be back
+        after a power cut, and must not bring back what was deleted."""
         offsets = {
-            partition: log.log_start_offset
-            for partition, log in self._of(state).items()
-            if log.log_start_offset > log.log.segments[0].base_offset
+            partition: log.log_start_offset for partition, log in self._of(state).items() if log.log_start_offset > 0
         }
         self._write(state, names.LOG_STARTS, offsets)
 

@@ -11,7 +11,7 @@ need and change nothing here until they are handed back.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from penstock.base.clock import Clock
 from penstock.base.errors import OffsetOutOfRangeError, RecordListTooLargeError, StorageError
 from penstock.base.files import Files, ReadableBuffer
 from penstock.base.ids import TopicPartition
-from penstock.records.batch import Batch, assign, assign_create_time
+from penstock.records.batch import CONTROL_BIT, Batch, assign, assign_create_time
 from penstock.storage import names
 from penstock.storage.append import Prepared, prepare_follower, prepare_leader
 from penstock.storage.cleaner import CleanedGroup
@@ -98,7 +98,7 @@ class PartitionLog:
         log_start_offset: int,
         recovery_point: int,
         high_watermark: int,
-        jitter_ms: int = 0,
+        draw_jitter_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         self.partition = partition
         self.topic_id = topic_id
@@ -113,7 +113,8 @@ class PartitionLog:
         self._recovery_point = recovery_point
         self._high_watermark = log.place(high_watermark)
         self._last_stable: Place | None = None
-        self._jitter_ms = jitter_ms
+        self._draw_jitter_ms = draw_jitter_ms
+        self._jitter_ms = draw_jitter_ms()
         self._last_flush_ms = clock.monotonic_ms()
         self.pending_deletes: list[tuple[int, list[str]]] = []
         """(monotonic ms when due, paths) of files renamed `.deleted`."""
@@ -199,21 +200,22 @@ class PartitionLog:
         """The rest of a leader's append, for bytes that `prepare_leader` has passed, in order of arrival."""
         self._health.check()
         now_ms = self._clock.wall_ms()
-        batches = self._assign(prepared, leader_epoch, now_ms)
-        self._check_set_size(prepared.size_bytes)
+        append_time_ms = now_ms if self.log.config.log_append_time else -1
+        batches = self._assign(prepared, leader_epoch, append_time_ms)
+        self._check_set_size(len(prepared.data))
         markers = self._markers(prepared.data, batches)
         duplicate = self._check_producers(batches, markers, origin)
-        append_time_ms = now_ms if self.log.config.log_append_time else -1
         if duplicate is not None:
+            first_time_ms = duplicate.timestamp if append_time_ms >= 0 else -1
             return AppendResult(
-                duplicate.base_offset, duplicate.last_offset, duplicate_time(duplicate, append_time_ms),
-                self._log_start_offset, True, False,
-            )  # fmt: skip
+                duplicate.base_offset, duplicate.last_offset, first_time_ms, self._log_start_offset, True, False
+            )
         self._write(prepared.data, batches, markers, now_ms)
+        end_offset = self.log.end.offset
+        flush_due = end_offset - self._recovery_point >= self.log.config.flush_messages
         return AppendResult(
-            batches[0].base_offset, batches[-1].last_offset, append_time_ms, self._log_start_offset, False,
-            self._flush_due(),
-        )  # fmt: skip
+            batches[0].base_offset, end_offset - 1, append_time_ms, self._log_start_offset, False, flush_due
+        )
 
     def append_as_follower(self, records: ReadableBuffer) -> AppendResult:
         """Appends a leader's bytes as they are; a cut-off or corrupt tail is left out (row S5)."""
@@ -223,32 +225,47 @@ class PartitionLog:
         if not batches:
             end_offset = self.log.end.offset
             return AppendResult(end_offset, end_offset - 1, -1, self._log_start_offset, False, False)
-        self._check_set_size(prepared.size_bytes)
+        self._check_set_size(len(prepared.data))
         self._write(prepared.data, batches, self._markers(prepared.data, batches), self._clock.wall_ms())
         return AppendResult(
             batches[0].base_offset, batches[-1].last_offset, -1, self._log_start_offset, False, self._flush_due()
         )
 
-    def _assign(self, prepared: Prepared, leader_epoch: int, now_ms: int) -> list[Batch]:
+    def _assign(self, prepared: Prepared, leader_epoch: int, append_time_ms: int) -> list[Batch]:
         """Sets offsets, leader epoch and timestamps in the bytes; the batches as they will stand in the log."""
+        data, batches, max_timestamps = prepared
         offset = self.log.end.offset
         assigned = []
-        append_time_ms = now_ms if self.log.config.log_append_time else -1
-        for batch, max_timestamp in zip(prepared.batches, prepared.max_timestamps, strict=True):
-            last_offset = offset + batch.last_offset - batch.base_offset
+        for batch, max_timestamp in zip(batches, max_timestamps, strict=True):
+            (
+                position,
+                size,
+                base,
+                last,
+                _,
+                magic,
+                crc,
+                attributes,
+                base_timestamp,
+                _,
+                producer,
+                epoch,
+                sequence,
+                count,
+            ) = batch
             if append_time_ms >= 0:
-                assign(prepared.data, batch.position, offset, leader_epoch, append_time_ms)
+                assign(data, position, offset, leader_epoch, append_time_ms)
                 max_timestamp = append_time_ms
             else:
-                assign_create_time(prepared.data, batch.position, offset, leader_epoch, max_timestamp)
-            position, size_bytes, _, _, _, magic, crc, attributes, base_timestamp, _, *producer = batch
+                assign_create_time(data, position, offset, leader_epoch, max_timestamp)
+            last += offset - base
             assigned.append(
                 Batch(
-                    position, size_bytes, offset, last_offset, leader_epoch, magic, crc, attributes, base_timestamp,
-                    max_timestamp, *producer,
+                    position, size, offset, last, leader_epoch, magic, crc, attributes, base_timestamp, max_timestamp,
+                    producer, epoch, sequence, count,
                 )
             )  # fmt: skip
-            offset = last_offset + 1
+            offset = last + 1
         return assigned
 
     def _check_set_size(self, size_bytes: int) -> None:
@@ -259,34 +276,36 @@ class PartitionLog:
 
     def _markers(self, data: ReadableBuffer, batches: list[Batch]) -> dict[int, EndMarker | None]:
         """What each control batch says, by its base offset."""
-        markers = {}
-        for batch in batches:
-            if batch.attributes & 0x20:
-                markers[batch.base_offset] = end_marker(data, batch)
-        return markers
+        return {batch.base_offset: end_marker(data, batch) for batch in batches if batch.attributes & CONTROL_BIT}
 
     def _check_producers(
         self, batches: list[Batch], markers: dict[int, EndMarker | None], origin: Origin
     ) -> ProducerBatch | None:
         for batch in batches:
-            if batch.producer_id < 0:
-                continue
-            marker = markers.get(batch.base_offset)
-            if marker is not None:
-                self.producers.check_marker(batch, marker)
-            duplicate = self.producers.check(batch, origin)
-            if duplicate is not None:
-                return duplicate
+            if batch.producer_id >= 0:
+                marker = markers.get(batch.base_offset)
+                if marker is not None:
+                    self.producers.check_marker(batch, marker)
+                duplicate = self.producers.check(batch, origin)
+                if duplicate is not None:
+                    return duplicate
         return None
 
     def _write(
         self, data: ReadableBuffer, batches: list[Batch], markers: dict[int, EndMarker | None], now_ms: int
     ) -> None:
         """Epochs, roll, bytes, end, producers, transaction index. An I/O error takes the directory offline."""
+        log, epochs = self.log, self.leader_epochs
+        max_timestamp = -1
+        for batch in batches:
+            if batch.leader_epoch > epochs.latest:
+                epochs.assign(batch.leader_epoch, batch.base_offset)
+            if batch.max_timestamp > max_timestamp:
+                max_timestamp = batch.max_timestamp
         try:
-            self._record_epochs(batches)
-            self._maybe_roll(len(data), batches, now_ms)
-            self.log.append(data, batches)
+            if log.should_roll(len(data), max_timestamp, batches[-1].last_offset, self._jitter_ms, now_ms):
+                self._roll(max(batches[0].base_offset, log.end.offset), now_ms)
+            log.append(data, batches)
             for batch in batches:
                 if batch.producer_id >= 0:
                     completed = self.producers.update(batch, markers.get(batch.base_offset))
@@ -296,22 +315,10 @@ class PartitionLog:
             raise self._health.fail(error) from error
         self.producers.map_end_offset = self.log.end.offset
 
-    def _record_epochs(self, batches: list[Batch]) -> None:
-        for batch in batches:
-            if batch.leader_epoch > self.leader_epochs.latest:
-                self.leader_epochs.assign(batch.leader_epoch, batch.base_offset)
-
-    def _maybe_roll(self, size_bytes: int, batches: list[Batch], now_ms: int) -> None:
-        first_offset, last_offset = batches[0].base_offset, batches[-1].last_offset
-        max_timestamp = batches[0].max_timestamp
-        if len(batches) > 1:
-            max_timestamp = max(batch.max_timestamp for batch in batches)
-        if self.log.should_roll(size_bytes, max_timestamp, last_offset, self._jitter_ms, now_ms):
-            self._roll(max(first_offset, self.log.end.offset), now_ms)
-
     def _roll(self, base_offset: int, now_ms: int) -> None:
         if self.log.roll(base_offset, now_ms) is not None:
             self.snapshots.write(base_offset, self.producers.values())
+        self._jitter_ms = self._draw_jitter_ms()
 
     def roll(self) -> bool:
         """Begins a new segment now, where the active one holds anything; says whether it did."""
@@ -584,8 +591,3 @@ class PartitionLog:
         """Lets every descriptor go without a clean end."""
         for segment in self.log.segments:
             segment.close()
-
-
-def duplicate_time(duplicate: ProducerBatch, append_time_ms: int) -> int:
-    """A duplicate is answered with the first answer's append time."""
-    return duplicate.timestamp if append_time_ms >= 0 else -1

@@ -80,6 +80,8 @@ class SegmentReport(NamedTuple):
     """Why it was cut; '' where nothing was."""
     epochs: list[EpochStart]
     producers: ProducerNotes
+    cut_is_padding: bool = True
+    """Nothing but zeroes was cut, if anything."""
 
 
 class SegmentWalk:
@@ -158,14 +160,15 @@ def recover_segment(files: Files, directory: str, base_offset: int, index_interv
                     notes.add(batch, end_marker(data, batch) if batch.is_control else None)
         indexer.finish()
         cut_bytes = size_before - walk.position
+        is_padding = True
         if cut_bytes:
-            _keep_cut(files, file, path, walk.position, cut_bytes)
+            is_padding = not _keep_cut(files, file, path, walk.position, cut_bytes)
             file.truncate(walk.position)
     finally:
         file.close()
         offset_index.close()
         time_index.close()
-    return SegmentReport(base_offset, walk.end_offset, walk.position, cut_bytes, walk.reason, epochs, notes)
+    return SegmentReport(base_offset, walk.end_offset, walk.position, cut_bytes, walk.reason, epochs, notes, is_padding)
 
 
 def _fresh(files: Files, directory: str, base_offset: int, kind: str) -> str:
@@ -175,8 +178,8 @@ def _fresh(files: Files, directory: str, base_offset: int, kind: str) -> str:
     return path
 
 
-def _keep_cut(files: Files, file: File, path: str, position: int, length: int) -> None:
-    """Saves what is about to be cut as `NAME.POSITION.cut`; a tail of zeroes is not data."""
+def _keep_cut(files: Files, file: File, path: str, position: int, length: int) -> bool:
+    """Saves what is about to be cut as `NAME.POSITION.cut`; a tail of zeroes is not data. Says whether it did."""
     target = f"{path}.{position}{names.CUT}"
     copy: File | None = None
     copied = 0
@@ -189,6 +192,8 @@ def _keep_cut(files: Files, file: File, path: str, position: int, length: int) -
         if copy is not None:
             copy.pwrite(data, copied)
         copied += len(data)
-    if copy is not None:
-        copy.sync()
-        copy.close()
+    if copy is None:
+        return False
+    copy.sync()
+    copy.close()
+    return True

@@ -9,7 +9,7 @@ What a crash leaves: a torn tail and stale indexes, mended by `recovery`. Who ma
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from penstock.base.errors import CorruptFileError
@@ -253,16 +253,21 @@ class Indexer:
         self._bytes_since_entry = 0
         self.largest = TimestampOffset(*time_index.last())
 
-    def add(self, batches: Iterator[Batch] | Sequence[Batch], shift: int = 0) -> None:
-        """`shift` is added to each batch's position to give its place in the file."""
+    def add(self, batches: Iterable[Batch], shift: int = 0) -> None:
+        """`shift` is added to each batch's position to give its place in the file. A full index takes no entry."""
+        newest = self.largest.timestamp
+        since = self._bytes_since_entry
+        interval = self._interval_bytes
         for batch in batches:
-            if batch.max_timestamp > self.largest.timestamp:
-                self.largest = TimestampOffset(batch.max_timestamp, batch.last_offset)
-            if self._bytes_since_entry > self._interval_bytes:
+            if batch.max_timestamp > newest:
+                newest = batch.max_timestamp
+                self.largest = TimestampOffset(newest, batch.last_offset)
+            if since > interval and not self._offset_index.is_full and not self._time_index.is_full:
                 self._offset_index.append(batch.last_offset, batch.position + shift)
                 self._time_index.maybe_append(*self.largest)
-                self._bytes_since_entry = 0
-            self._bytes_since_entry += batch.size_bytes
+                since = 0
+            since += batch.size_bytes
+        self._bytes_since_entry = since
 
     def finish(self) -> None:
         """The final time entry, at roll, close and recovery."""
@@ -323,11 +328,12 @@ class ActiveSegment(Segment):
         self.size_bytes = position + len(data)
 
     def has_room_for(self, last_offset: int) -> bool:
-        """Whether a batch up to `last_offset` fits the indexes: relative offsets are int32, and neither file is full."""
+        """Whether a batch up to `last_offset` fits: relative offsets are int32, and neither index is full."""
+        offset_index, time_index = self.offset_index, self.time_index
         return (
             last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
-            and not self.offset_index.is_full
-            and not self.time_index.is_full
+            and offset_index.entries < offset_index.capacity
+            and time_index.entries < time_index.capacity - 1
         )
 
     def truncate_to(self, offset: int) -> int:

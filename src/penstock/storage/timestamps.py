@@ -41,22 +41,35 @@ def _search(segment: Segment, timestamp: int, log_start_offset: int) -> FoundOff
 
 
 def offset_of_max_timestamp(log: PartitionLog) -> FoundOffset | None:
-    """The first record with the largest timestamp in the log; None where no record has one."""
+    """The first record with the largest timestamp in the log, at or above its start; None where no record has one."""
     log.check_online()
-    candidates = [segment for segment in log.log.segments if segment.size_bytes]
-    if not candidates:
-        return None
-    segment = max(candidates, key=lambda candidate: candidate.largest.timestamp)
+    best: FoundOffset | None = None
+    segments = [segment for segment in log.log.from_offset(log.log_start_offset) if segment.size_bytes]
+    for segment in sorted(segments, key=lambda candidate: -candidate.largest.timestamp):
+        if segment.largest.timestamp < (0 if best is None else best.timestamp):
+            break
+        found = _newest(segment, log.log_start_offset)
+        if found is not None and (best is None or (-found.timestamp, found.offset) < (-best.timestamp, best.offset)):
+            best = found
+    return best
+
+
+def _newest(segment: Segment, log_start_offset: int) -> FoundOffset | None:
+    """The same for one segment: by its time index, or by a walk where that points at what nobody can read any more."""
     largest = segment.largest
     header = segment.find(largest.offset)
-    if header is None or largest.timestamp < 0:
-        return None
-    if header.is_log_append_time:
-        return FoundOffset(header.max_timestamp, header.last_offset, header.leader_epoch)
-    for offset, stamp in batch_timestamps(segment, header):
-        if stamp == largest.timestamp:
-            return FoundOffset(stamp, offset, header.leader_epoch)
-    return None
+    if header is not None:
+        for offset, stamp in batch_timestamps(segment, header):
+            if stamp == largest.timestamp and offset >= log_start_offset:
+                return FoundOffset(stamp, offset, header.leader_epoch)
+    best: FoundOffset | None = None
+    for header in segment.headers(0):
+        if header.last_offset < log_start_offset or header.max_timestamp <= (-1 if best is None else best.timestamp):
+            continue
+        for offset, stamp in batch_timestamps(segment, header):
+            if offset >= log_start_offset and stamp > (-1 if best is None else best.timestamp):
+                best = FoundOffset(stamp, offset, header.leader_epoch)
+    return best
 
 
 def batch_timestamps(segment: Segment, header: Batch) -> Iterator[tuple[int, int]]:
