@@ -1,0 +1,59 @@
+"""One Spark session a run, and the brokers whose topics it reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+from tools.java import ensure_java_home
+
+from pyspark_penstock.session import make_session
+from tests.compat.skeleton import ServedBroker
+from tests.support import judges
+from tests.support.kafka_directories import KafkaDirectory
+from tests.support.kafka_jvm import KafkaBroker
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    directory = tmp_path_factory.mktemp("spark")
+    os.environ["JAVA_HOME"] = str(ensure_java_home())
+    session = make_session(
+        "penstock-tests",
+        settings={
+            "spark.driver.memory": "1g",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": str(directory / "warehouse"),
+            "spark.local.dir": str(directory),
+        },
+        jvm_output=directory / "jvm.log",
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def served_directory(
+    kafka_directory: KafkaDirectory, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
+    """The same directory, every kind of topic in it, served by the Kafka that wrote it and by Penstock."""
+    directory = tmp_path_factory.mktemp(f"served-{kafka_directory.version}")
+    kafka = KafkaBroker(kafka_directory.version, kafka_directory.copy(directory / "kafka"), log_retention_ms=-1)
+    kafka_directory.copy_logs(directory / "data")
+    with kafka, ServedBroker(directory, log_retention_ms="-1") as penstock:
+        yield {"kafka": kafka.bootstrap_servers, "penstock": penstock.bootstrap_servers}
+
+
+@pytest.fixture(scope="session", params=["kafka", "penstock"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The bootstrap servers of an empty broker, each kind in turn."""
+    directory = tmp_path_factory.mktemp(f"live-{request.param}")
+    if request.param == "penstock":
+        with ServedBroker(directory) as broker:
+            yield broker.bootstrap_servers
+        return
+    judges.require("kafka-4.3")
+    with KafkaBroker("4.3", directory) as kafka:
+        yield kafka.bootstrap_servers
