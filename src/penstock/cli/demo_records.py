@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
 from penstock.records import payload
 from penstock.records.batch import Codec, scan
 from penstock.records.build import build_batch
 from penstock.storage.config import LogConfig, log_config
+
+
+class WrongRecordError(PenstockError):
+    """What was read is not what was written."""
+
 
 PARTITION = TopicPartition("demo", 0)
 BATCH_RECORDS = 500
@@ -38,7 +44,7 @@ def batch(first: int, count: int) -> bytes:
 def check(data: bytes, expected: int) -> int:
     """Checks every record of whole batches, the first of which begins with number `expected`; the number after them.
 
-    Raises AssertionError, which a demo may: a missing record is the end of it.
+    Raises WrongRecordError at the first that is not as it was written.
     """
     for found in scan(data).batches:
         start, end = found.position + 61, found.end_position
@@ -51,6 +57,9 @@ def check(data: bytes, expected: int) -> int:
                 and data[key_start : key_start + rows.key_length[index]] == key(expected)
                 and data[value_start : value_start + rows.value_length[index]] == value(expected)
             )
-            assert same, f"record {expected} is not at offset {offset} as it was written"
+            if not same:
+                raise WrongRecordError(
+                    f"the proof failed: record {expected} is not at offset {offset} as it was written"
+                )
             expected += 1
     return expected

@@ -56,7 +56,10 @@ def test_offset_commits_of_every_version(value: bytes, fields: dict[str, object]
 def test_group_metadata_of_every_version(version: int) -> None:
     flexible = version >= 4
     string = compact if flexible else text
-    data = (lambda value: bytes([len(value) + 1]) + value) if flexible else (lambda value: int32(len(value)) + value)
+
+    def data(value: bytes) -> bytes:
+        return (bytes([len(value) + 1]) if flexible else int32(len(value))) + value
+
     member = string("m-1") + (string(None) if version >= 3 else b"") + string("client") + string("/host")
     member += (int32(60) if version >= 1 else b"") + int32(30) + data(b"\x01") + data(b"\x02\x03")
     value = int16(version) + string("consumer") + int32(7) + string("range") + string("m-1")
@@ -67,7 +70,9 @@ def test_group_metadata_of_every_version(version: int) -> None:
     assert decoded is not None
     assert (decoded["protocol_type"], decoded["generation"], decoded["leader"]) == ("consumer", 7, "m-1")
     assert decoded.get("current_state_timestamp") == (99 if version >= 2 else None)
-    (found,) = decoded["members"]  # type: ignore[misc]
+    members = decoded["members"]
+    assert isinstance(members, list)
+    (found,) = members
     assert found["member_id"] == "m-1"
     assert found["assignment"] == {"base64": "AgM="}
     assert ("rebalance_timeout" in found, "group_instance_id" in found) == (version >= 1, version >= 3)
