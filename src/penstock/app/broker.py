@@ -12,14 +12,15 @@ from functools import partial
 
 from penstock.app.config import BrokerConfig
 from penstock.base.clock import SystemClock
-from penstock.base.errors import PenstockError
+from penstock.base.errors import LogDirectoryError, PenstockError
 from penstock.base.files import SystemFiles
 from penstock.base.ids import TopicPartition, topic_id_text
 from penstock.base.jobs import ThreadJobs
 from penstock.controller.adoption import decide_adopt
-from penstock.controller.leaders import decide_start_alone
+from penstock.controller.leaders import decide_offline, decide_start_alone
 from penstock.controller.topics import TopicDefaults
 from penstock.drivers.delayed import Delayed
+from penstock.drivers.failures import Failures
 from penstock.drivers.flushes import Flushes
 from penstock.drivers.housekeeping import Housekeeping
 from penstock.drivers.loop import AsyncioLoop
@@ -89,6 +90,7 @@ class Broker:
             self._make_parents(path)
         for report in self._directories.open():
             logger.info("%s", report)
+        self._check_directories()
         self._open_store()
         waits = self._make_waits()
         roles = RoleDriver(
@@ -101,7 +103,8 @@ class Broker:
             waits=waits,
         )
         store = StoreDriver(self._opened_store, self._image, self._loop, applied=roles.follow, failed=self._fail)
-        services = self._make_services(store, waits)
+        failures = self._make_failures(store, waits)
+        services = self._make_services(store, waits, failures)
         self._server = Server(
             Dispatcher(make_registry(), services).dispatch,
             frame_bytes_max=self.config["socket.request.max.bytes"],
@@ -111,7 +114,7 @@ class Broker:
         self.endpoints = tuple([await self._server.bind(address) for address in self.config.listeners])
         self._register()
         roles.follow(self._image.topics)
-        self._start_housekeeping(services)
+        self._start_housekeeping(services, failures)
         await self._server.start()
 
     @staticmethod
@@ -119,6 +122,14 @@ class Broker:
         import os
 
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+
+    def _check_directories(self) -> None:
+        for reason in self._directories.offline.values():
+            logger.error("%s", reason)
+        first = self.config.log_directories[0].rstrip("/")
+        if all(state.path != first for state in self._directories.directories):
+            reason = self._directories.offline.get(self.config.log_directories[0], f"{first} is offline")
+            raise LogDirectoryError(f"{reason}; it holds the broker's metadata, so it must come back first")
 
     def _config_for(self, partition: TopicPartition) -> LogConfig:
         """A log's configuration while directories are loaded: the first one is locked by then, and holds the journal."""
@@ -173,8 +184,31 @@ class Broker:
             new_topic_id,
         )
         self._commit_now(adopted.operations)
-        self._commit_now(decide_start_alone(self._image, node_id).operations)
+        offline = self._offline_partitions()
+        self._image.set_offline(offline, node_id)
+        self._commit_now(decide_start_alone(self._image, node_id, offline).operations)
         self._image.controller_id = node_id
+
+    def _offline_partitions(self) -> set[TopicPartition]:
+        """What this broker should hold and does not find, while a directory is offline that may hold it."""
+        if not self._directories.offline:
+            return set()
+        expected = {
+            TopicPartition(topic.name, number)
+            for topic in self._image.topics.values()
+            for number, state in topic.partitions.items()
+            if self.config.node_id in state.replicas
+        }
+        return expected - self._directories.logs.keys()
+
+    def _make_failures(
+        self, store: StoreDriver, waits: tuple[Delayed[TopicPartition], Delayed[TopicPartition]]
+    ) -> Failures:
+        def went_offline(partitions: list[TopicPartition]) -> None:
+            self._image.set_offline(partitions, self.config.node_id)
+            store.submit(decide_offline(self._image, partitions), lambda event: None)
+
+        return Failures(self._directories, waits, went_offline=went_offline, all_failed=self._fail)
 
     def advertised(self, bound: Address) -> Address:
         """What clients are told of a listener: never an address that means every interface."""
@@ -208,7 +242,10 @@ class Broker:
         return Delayed("Produce", self._clock, self._loop), Delayed("Fetch", self._clock, self._loop)
 
     def _make_services(
-        self, store: StoreDriver, waits: tuple[Delayed[TopicPartition], Delayed[TopicPartition]]
+        self,
+        store: StoreDriver,
+        waits: tuple[Delayed[TopicPartition], Delayed[TopicPartition]],
+        failures: Failures,
     ) -> Services:
         config = self.config
         blocks = [node.data for node in self._opened_store.nodes() if node.path == layout.PRODUCER_IDS]
@@ -229,14 +266,14 @@ class Broker:
                 config["max.incremental.fetch.session.cache.slots"],
                 partial(random.SystemRandom().randrange, 1, 2**31),
             ),
-            flushes=Flushes(self._loop, waits),
+            flushes=Flushes(self._loop, waits, failures),
             topics=TopicDriver(self._image, store, defaults, new_topic_id),
             producer_ids=ProducerIds(config.node_id, store, blocks[0] if blocks else None),
             authoriser=AllowAll(),
             settings=config,
         )
 
-    def _start_housekeeping(self, services: Services) -> None:
+    def _start_housekeeping(self, services: Services, failures: Failures) -> None:
         names = (
             "replica.high.watermark.checkpoint.interval.ms",
             "log.flush.offset.checkpoint.interval.ms",
@@ -251,6 +288,7 @@ class Broker:
             directories=self._directories,
             partitions=self._partitions,
             flushes=services.flushes,
+            failures=failures,
             values={name: self.config[name] for name in names},
         )
         self._housekeeping.start()

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import logging
-
+from penstock.base.errors import StorageError
 from penstock.base.ids import TopicPartition
 from penstock.drivers.delayed import Delayed
+from penstock.drivers.failures import Failures
 from penstock.drivers.loop import Loop
 from penstock.replication.partition import Partition
 from penstock.storage.flush import FlushJob
 
-logger = logging.getLogger(__name__)
-
 
 class Flushes:
-    def __init__(self, loop: Loop, waits: tuple[Delayed[TopicPartition], ...]) -> None:
+    def __init__(self, loop: Loop, waits: tuple[Delayed[TopicPartition], ...], failures: Failures) -> None:
         self._loop = loop
+        self._failures = failures
         self._waits = waits
         self._running: set[TopicPartition] = set()
 
     def ask(self, partition: Partition) -> None:
         """Flushes the partition soon; what is appended while a flush runs is covered by the next."""
-        if partition.topic_partition in self._running:
+        if partition.topic_partition in self._running or not _is_online(partition):
             return
         self._running.add(partition.topic_partition)
         job = partition.log.flush_job()
@@ -31,7 +30,7 @@ class Flushes:
         key = partition.topic_partition
         self._running.discard(key)
         if outcome is not None:
-            logger.error("%s could not be flushed: %s", key, outcome)
+            self._failures.partition_failed(partition, outcome)
             return
         if not partition.log.flushed(job):
             return
@@ -40,3 +39,12 @@ class Flushes:
             waits.changed(key)
         if partition.flush_offset > partition.log.recovery_point:
             self.ask(partition)
+
+
+def _is_online(partition: Partition) -> bool:
+    """A failed directory is never flushed again: an fsync after one that failed proves nothing."""
+    try:
+        partition.log.check_online()
+    except StorageError:
+        return False
+    return True

@@ -13,13 +13,16 @@ from functools import partial
 from penstock.base.clock import Clock
 from penstock.base.errors import PenstockError
 from penstock.base.files import Files
+from penstock.base.ids import TopicPartition
+from penstock.drivers.failures import Failures
 from penstock.drivers.flushes import Flushes
 from penstock.drivers.loop import Loop, Timer
+from penstock.replication.partition import Partition
 from penstock.replication.partitions import Partitions
 from penstock.storage import checkpoints, names
-from penstock.storage.log_directories import LogDirectories
+from penstock.storage.log_directories import DirectoryState, LogDirectories
 from penstock.storage.partition_log import PartitionLog
-from penstock.storage.upkeep import retain
+from penstock.storage.upkeep import remove_files, retain
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +39,7 @@ class Housekeeping:
         directories: LogDirectories,
         partitions: Partitions,
         flushes: Flushes,
+        failures: Failures,
         values: Mapping[str, int],
     ) -> None:
         self._loop = loop
@@ -44,6 +48,7 @@ class Housekeeping:
         self._directories = directories
         self._partitions = partitions
         self._flushes = flushes
+        self._failures = failures
         self._producer_expiration_ms = values["producer.id.expiration.ms"]
         self._timers: dict[str, Timer] = {}
         self._running: set[str] = set()
@@ -81,30 +86,31 @@ class Housekeeping:
 
     # Checkpoints.
     def _write(self, name: str, offset_of: Callable[[PartitionLog], int | None]) -> None:
-        if name in self._running:
+        offsets: dict[DirectoryState, dict[TopicPartition, int]] = {state: {} for state in self._online()}
+        for partition, log in self._directories.logs.items():
+            offset = offset_of(log)
+            state = self._directories.home(partition)
+            if offset is not None and state in offsets:
+                offsets[state][partition] = offset
+        for state, known in offsets.items():
+            path = f"{state.path}/{name}"
+            self._run_for(state, path, partial(checkpoints.write_offsets, self._files, path, known))
+
+    def _online(self) -> list[DirectoryState]:
+        return [state for state in self._directories.directories if state.health.failure is None]
+
+    def _run_for(self, state: DirectoryState, key: str, job: Callable[[], None]) -> None:
+        """One job of this key at a time. A disk that refuses takes its directory offline."""
+        if key in self._running:
             return
-        jobs = []
-        for state in self._directories.directories:
-            if state.health.failure is not None:
-                continue
-            offsets = {}
-            for partition, log in self._directories.logs.items():
-                offset = offset_of(log) if self._directories.home(partition) is state else None
-                if offset is not None:
-                    offsets[partition] = offset
-            jobs.append(partial(checkpoints.write_offsets, self._files, f"{state.path}/{name}", offsets))
 
-        def write_all() -> None:
-            for job in jobs:
-                job()
+        def ended(outcome: BaseException | None) -> None:
+            self._running.discard(key)
+            if outcome is not None:
+                self._failures.directory_failed(state, outcome)
 
-        self._running.add(name)
-        self._loop.run_in_thread(write_all, partial(self._written, name))
-
-    def _written(self, name: str, outcome: object) -> None:
-        self._running.discard(name)
-        if isinstance(outcome, BaseException):
-            logger.error("%s could not be written: %s", name, outcome)
+        self._running.add(key)
+        self._loop.run_in_thread(job, ended)
 
     def _high_watermarks(self) -> None:
         self._write(names.HIGH_WATERMARKS, lambda log: log.high_watermark)
@@ -113,14 +119,14 @@ class Housekeeping:
         self._write(names.RECOVERY_POINTS, lambda log: log.recovery_point)
 
     def _log_starts(self) -> None:
-        def start(log: PartitionLog) -> int | None:
-            return log.log_start_offset if log.log_start_offset > log.log.segments[0].base_offset else None
-
-        self._write(names.LOG_STARTS, start)
+        # Also where the first segment's name tells it: a power cut may bring a segment back that was renamed `.deleted`.
+        self._write(names.LOG_STARTS, lambda log: log.log_start_offset or None)
 
     # Upkeep.
     def _retention(self) -> None:
         for partition in self._partitions:
+            if self._home(partition).health.failure is not None:
+                continue
             try:
                 retain(partition.log, self._clock)
             except PenstockError:
@@ -132,19 +138,16 @@ class Housekeeping:
 
     def _tidy(self) -> None:
         """Flushes what was rolled or has waited for `flush.ms`, and unlinks files whose delay has passed."""
-        paths: list[str] = []
+        self._failures.look()
         for partition in self._partitions:
-            log = partition.log
+            log, state = partition.log, self._home(partition)
+            if state.health.failure is not None:
+                continue
             if log.log.active.base_offset > log.recovery_point or log.flush_interval_passed():
                 self._flushes.ask(partition)
-            if log.pending_deletes:
-                paths += log.take_due_deletes()
-        if paths:
-            self._loop.run_in_thread(partial(self._unlink, paths), partial(self._written, "unlinks"))
+            unlinks = f"{log.directory}/*"
+            if log.pending_deletes and unlinks not in self._running:
+                self._run_for(state, unlinks, partial(remove_files, self._files, log.take_due_deletes()))
 
-    def _unlink(self, paths: list[str]) -> None:
-        for path in paths:
-            try:
-                self._files.remove(path)
-            except FileNotFoundError:
-                continue
+    def _home(self, partition: Partition) -> DirectoryState:
+        return self._directories.home(partition.topic_partition)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from penstock.base.errors import PenstockError
+from penstock.base.errors import PenstockError, StorageError
 from penstock.base.ids import TopicPartition
 from penstock.drivers.delayed import Delayed
 from penstock.drivers.loop import Loop
@@ -55,9 +55,11 @@ class RoleDriver:
                 continue
             topic_partition = TopicPartition(topic.name, number)
             try:
-                partition = self._partitions.find(topic.name, number) or self._open(topic, topic_partition)
-            except PenstockError:
-                logger.exception("%s cannot be opened", topic_partition)
+                partition = self._partitions.find(topic.name, number) or self._open(
+                    topic, topic_partition, state.leader_epoch
+                )
+            except PenstockError as error:
+                logger.error("%s cannot be opened: %s", topic_partition, error)
                 continue
             self._configure(partition)
             changed = partition.take_role(
@@ -74,13 +76,16 @@ class RoleDriver:
             partition.log.update_config(config)
             partition.use_config()
 
-    def _open(self, topic: TopicImage, topic_partition: TopicPartition) -> Partition:
+    def _open(self, topic: TopicImage, topic_partition: TopicPartition, leader_epoch: int) -> Partition:
         log = self._directories.get(topic_partition)
         if log is not None and log.topic_id is not None and log.topic_id != topic.topic_id:
             logger.warning("%s on disk belongs to an earlier topic of this name: removed", topic_partition)
             self._remove_files(topic_partition)
             log = None
         config = log_config(self._image.topic_configs.get(topic.name, {}), self._log_values)
+        if log is None and leader_epoch > 0 and self._directories.offline:
+            # It was made before: what it holds lies in the directory that is offline, and an empty log would hide it.
+            raise StorageError(f"{topic_partition} lies in none of the log directories that are online")
         if log is None:
             log = self._directories.create(topic_partition, config, topic.topic_id)
         partition = Partition(topic_partition, topic.topic_id.bytes, self._node_id, log)

@@ -17,6 +17,7 @@ from penstock.handlers.api import Context, Pending
 from penstock.handlers.authoriser import CLUSTER_NAME, Action, Resource
 from penstock.handlers.error_map import code_of
 from penstock.handlers.errors import TopicAuthorisationError
+from penstock.handlers.missing import why_missing
 from penstock.protocol.fetch import (
     TOPIC_ID_FROM,
     AbortedTransaction,
@@ -26,7 +27,7 @@ from penstock.protocol.fetch import (
     FetchedTopic,
     FetchRequest,
 )
-from penstock.replication.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
+from penstock.replication.errors import UnknownTopicIdError
 from penstock.replication.fetch_sessions import FetchContext, Found, Wanted
 from penstock.replication.partition import Partition
 from penstock.replication.read import ReadFrom, ReadOutcome, read_partitions
@@ -117,7 +118,7 @@ def _source(wanted: Wanted, context: Context) -> ReadFrom:
     else:
         partition = services.partitions.find(name, wanted.partition)
         if partition is None:
-            refusal = UnknownTopicOrPartitionError(f"there is no partition {wanted.partition} of topic {name} here")
+            refusal = why_missing(services, name, wanted.partition)
         elif context.version >= TOPIC_ID_FROM and partition.topic_id != wanted.topic_id:
             # The name of a session's partition now belongs to another topic.
             partition, refusal = None, UnknownTopicIdError("no topic has this id")

@@ -166,7 +166,8 @@ def _topic(response: Shape, topic: TopicImage, image: Image) -> Any:
     make = response.topics.partitions.make
     partitions = []
     for number, state in topic.partitions.items():
-        offline = tuple(broker for broker in state.replicas if broker not in image.brokers)
+        failed = image.offline_replicas.get((topic.name, number), ()) if image.offline_replicas else ()
+        offline = tuple(broker for broker in state.replicas if broker not in image.brokers or broker in failed)
         partitions.append(
             make(
                 error_code=ErrorCode.none if state.leader in image.brokers else ErrorCode.leader_not_available,

@@ -25,6 +25,7 @@ from penstock.handlers.api import NO_ANSWER, CloseConnectionError, Context, Pend
 from penstock.handlers.authoriser import Action, Resource
 from penstock.handlers.error_map import code_of
 from penstock.handlers.errors import TopicAuthorisationError
+from penstock.handlers.missing import why_missing
 from penstock.metadata.image import INTERNAL_TOPICS
 from penstock.protocol.produce import (
     TOPIC_ID_FROM,
@@ -37,7 +38,7 @@ from penstock.protocol.produce import (
     RecordError,
 )
 from penstock.replication.append import AppendOutcome, AppendTo, append_partitions
-from penstock.replication.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
+from penstock.replication.errors import UnknownTopicIdError
 from penstock.replication.partition import ACKS_ALL
 from penstock.replication.wait_for_acks import AwaitedAppend, WaitForAcks
 
@@ -106,8 +107,7 @@ def _add_appends(topic: ProduceTopic, context: Context, appends: list[AppendTo])
     for entry in topic.partitions:
         partition = services.partitions.find(name, entry.partition)
         if partition is None:
-            absent = UnknownTopicOrPartitionError(f"there is no partition {entry.partition} of topic {name} here")
-            appends.append(AppendTo(None, b"", absent))
+            appends.append(AppendTo(None, b"", why_missing(services, name, entry.partition)))
             continue
         records = entry.records
         if not records:

@@ -47,6 +47,8 @@ class Image:
         self.brokers: dict[int, BrokerNode] = {}
         self.cluster_id: str | None = None
         self.controller_id = -1
+        self.offline_replicas: dict[tuple[str, int], tuple[int, ...]] = {}
+        """Replicas in failed log directories of brokers that are alive. Told by brokers, kept by no store."""
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
         found = self.topics.get(topic)
@@ -55,6 +57,14 @@ class Image:
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
         name = self.names_by_id.get(topic_id)
         return None if name is None else self.topics.get(name)
+
+    def set_offline(self, partitions: Iterable[tuple[str, int]], broker_id: int) -> None:
+        """A broker that is alive lost the log directory of these partitions."""
+        for topic, partition in partitions:
+            told = self.offline_replicas.get((topic, partition), ())
+            if broker_id not in told:
+                self.offline_replicas[topic, partition] = (*told, broker_id)
+        self.version += 1
 
     def load(self, nodes: Iterable[Kept]) -> None:
         """The first filling, from every node of the tree, parents first."""
@@ -122,6 +132,8 @@ class Image:
                 gone = self.topics.pop(topic, None)
                 if gone is not None:
                     self.names_by_id.pop(gone.topic_id.bytes, None)
+                    for number in gone.partitions:
+                        self.offline_replicas.pop((topic, number), None)
             case ["config", "topics", topic]:
                 self.topic_configs.pop(topic, None)
             case ["config", "brokers", broker]:

@@ -106,12 +106,17 @@ class Partition:
                 f"{self.topic_partition} has leader epoch {self.leader_epoch} here, the request says {client_epoch}"
             )
         if not self.is_leader:
-            raise NotLeaderOrFollowerError(f"{self.topic_partition} is led by broker {self.leader}")
+            raise self._not_leader()
+
+    def _not_leader(self) -> NotLeaderOrFollowerError:
+        """Why this broker does not lead; a failed directory is the nearer reason, and is raised."""
+        self.log.check_online()
+        return NotLeaderOrFollowerError(f"{self.topic_partition} is led by broker {self.leader}")
 
     # Writing.
     def append(self, records: ReadableBuffer, acks: int, origin: Origin = Origin.CLIENT) -> Appended:
         if not self.is_leader:
-            raise NotLeaderOrFollowerError(f"{self.topic_partition} is led by broker {self.leader}")
+            raise self._not_leader()
         if acks == ACKS_ALL and len(self.isr) < self.effective_min_isr:
             raise NotEnoughReplicasError(
                 f"{self.topic_partition} has {len(self.isr)} replicas in sync, {self.effective_min_isr} are needed"

@@ -61,6 +61,7 @@ class WaitForAcks(Operation[TopicPartition]):
 def acknowledged(append: AwaitedAppend) -> bool:
     """Whether an append counts as done; an error if it never will."""
     partition = append.partition
+    partition.log.check_online()
     if not partition.is_leader or partition.leader_epoch != append.leader_epoch:
         raise NotLeaderOrFollowerError(f"{partition.topic_partition} is led by broker {partition.leader} now")
     if partition.log.recovery_point < append.end_offset <= partition.flush_offset:

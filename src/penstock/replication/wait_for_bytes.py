@@ -57,9 +57,10 @@ class WaitForBytes(Operation[TopicPartition]):
         partition = wanted.partition
         if not partition.is_leader or partition.leader_epoch != wanted.leader_epoch:
             return None
-        if wanted.offset >= partition.readable_end(self._bound):
-            return 0 if wanted.offset <= partition.log.end_offset else None
         try:
+            partition.log.check_online()
+            if wanted.offset >= partition.readable_end(self._bound):
+                return 0 if wanted.offset <= partition.log.end_offset else None
             found = partition.log.read(
                 wanted.offset, bytes_max=wanted.bytes_max, bound=self._bound, minimum_one=True
             ).slice

@@ -27,6 +27,7 @@ def start(world: World) -> Housekeeping:
         directories=world.directories,
         partitions=world.partitions,
         flushes=world.services.flushes,
+        failures=world.failures,
         values={name: world.config[name] for name in names},
     )
     made.start()

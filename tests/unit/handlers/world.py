@@ -16,8 +16,10 @@ from penstock.app.config import BrokerConfig
 from penstock.base.clock import ManualClock
 from penstock.base.files import SystemFiles
 from penstock.base.ids import TopicPartition
+from penstock.controller.leaders import decide_offline
 from penstock.controller.topics import NewTopic, TopicDefaults
 from penstock.drivers.delayed import Delayed
+from penstock.drivers.failures import Failures
 from penstock.drivers.flushes import Flushes
 from penstock.drivers.producer_ids import ProducerIds
 from penstock.drivers.roles import RoleDriver
@@ -111,20 +113,20 @@ class Denying:
 
 
 class World:
-    def __init__(self, directory: Path, **settings: str) -> None:
+    def __init__(self, *directories: Path, files: SystemFiles | None = None, **settings: str) -> None:
         self.clock = ManualClock()
         self.loop = ManualLoop(self.clock)
-        self.files = SystemFiles()
+        self.files = files or SystemFiles()
         self.config = BrokerConfig({name.replace("_", "."): value for name, value in settings.items()})
-        self.directories = LogDirectories([str(directory)], self.files, self.clock)
+        self.directories = LogDirectories(map(str, directories), self.files, self.clock)
         self.directories.open()
-        self.store = EmbeddedStore(self.files, str(directory), self.clock)
+        self.store = EmbeddedStore(self.files, str(directories[0]), self.clock)
         self.image = Image()
         self.image.load(self.store.nodes())
         self.partitions = Partitions()
         produce: Delayed[TopicPartition] = Delayed("Produce", self.clock, self.loop)
         fetch: Delayed[TopicPartition] = Delayed("Fetch", self.clock, self.loop)
-        roles = RoleDriver(
+        self.roles = roles = RoleDriver(
             node_id=1,
             image=self.image,
             partitions=self.partitions,
@@ -134,6 +136,13 @@ class World:
             waits=(produce, fetch),
         )
         driver = StoreDriver(self.store, self.image, self.loop, applied=roles.follow, failed=self._fail)
+        self.failed: list[str] = []
+        self.failures = Failures(
+            self.directories,
+            (produce, fetch),
+            went_offline=lambda lost: self._went_offline(lost, driver),
+            all_failed=self.failed.append,
+        )
         self._register()
         numbers = count(1)
         self.authoriser = Denying()
@@ -148,7 +157,7 @@ class World:
             produce_waits=produce,
             fetch_waits=fetch,
             fetch_sessions=FetchSessions(self.clock, 2, lambda: next(numbers)),
-            flushes=Flushes(self.loop, (produce, fetch)),
+            flushes=Flushes(self.loop, (produce, fetch), self.failures),
             topics=TopicDriver(self.image, driver, defaults, lambda: uuid.UUID(int=1000 + next(numbers))),
             producer_ids=ProducerIds(1, driver, None),
             authoriser=self.authoriser,
@@ -160,6 +169,10 @@ class World:
 
     def _fail(self, reason: str) -> None:
         raise AssertionError(reason)
+
+    def _went_offline(self, lost: list[TopicPartition], driver: StoreDriver) -> None:
+        self.image.set_offline(lost, 1)
+        driver.submit(decide_offline(self.image, lost), lambda event: None)
 
     def _register(self) -> None:
         endpoint = Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", port=9)
