@@ -242,6 +242,13 @@ def assign_create_time(
     kernels.assign(buffer, position, base_offset, leader_epoch, TimestampType.CREATE_TIME, max_timestamp)
 
 
+def assigned(
+    buffer: WriteableBuffer, position: int, base_offset: int, leader_epoch: int, timestamp_type: int, max_timestamp: int
+) -> Batch:
+    """Sets offset, leader epoch, timestamp type and max timestamp of the batch at `position`; the batch as it stands then."""
+    return kernels.assigned(buffer, position, base_offset, leader_epoch, timestamp_type, max_timestamp, Batch)
+
+
 def crc32c(data: ReadableBuffer, start: int = 0, end: int | None = None) -> int:
     """CRC-32C of data[start:end]."""
     if end is None:

@@ -296,6 +296,20 @@ def assign(
     _put(data, at + 17, 4, crc)
 
 
+def assigned(
+    data: cython.uchar[::1],
+    at: cython.Py_ssize_t,
+    base_offset: cython.longlong,
+    leader_epoch: cython.int,
+    timestamp_type: cython.int,
+    max_timestamp: cython.longlong,
+    batch_class: type,
+) -> object:
+    """Like assign(), and the batch as it stands then."""
+    assign(data, at, base_offset, leader_epoch, timestamp_type, max_timestamp)
+    return _batch(batch_class, data, at)
+
+
 def write_header(
     data: cython.uchar[::1],
     at: cython.Py_ssize_t,

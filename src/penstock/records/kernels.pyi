@@ -24,6 +24,15 @@ def scan(
 def assign(
     data: WriteableBuffer, at: int, base_offset: int, leader_epoch: int, timestamp_type: int, max_timestamp: int
 ) -> None: ...
+def assigned(
+    data: WriteableBuffer,
+    at: int,
+    base_offset: int,
+    leader_epoch: int,
+    timestamp_type: int,
+    max_timestamp: int,
+    batch_class: type[_Batch],
+) -> _Batch: ...
 def write_header(
     data: WriteableBuffer,
     at: int,

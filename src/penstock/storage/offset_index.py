@@ -39,10 +39,11 @@ class OffsetIndex(IndexFile):
         return self.entry(self.entries - 1) if self.entries else OffsetEntry(self.base_offset, 0)
 
     def append(self, offset: int, position: int) -> None:
+        entries = self.entries
         assert self._mapping is not None, "a sealed index takes no entries"
-        assert not self.is_full, "the segment should have been rolled"
-        _ENTRY.pack_into(self._mapping.buffer, self.entries * 8, offset - self.base_offset, position)
-        self.entries += 1
+        assert entries < self.capacity, "the segment should have been rolled"
+        _ENTRY.pack_into(self._mapping.buffer, entries * 8, offset - self.base_offset, position)
+        self.entries = entries + 1
 
     def look_up(self, offset: int) -> OffsetEntry:
         """The last entry at or below `offset`; (base offset, 0) where there is none."""

@@ -19,7 +19,7 @@ from penstock.base.clock import Clock
 from penstock.base.errors import OffsetOutOfRangeError, RecordListTooLargeError, StorageError
 from penstock.base.files import Files, ReadableBuffer
 from penstock.base.ids import TopicPartition
-from penstock.records.batch import CONTROL_BIT, Batch, assign, assign_create_time
+from penstock.records.batch import CONTROL_BIT, Batch, assigned
 from penstock.storage import names
 from penstock.storage.append import Prepared, prepare_follower, prepare_leader
 from penstock.storage.cleaner import CleanedGroup
@@ -203,8 +203,13 @@ class PartitionLog:
         append_time_ms = now_ms if self.log.config.log_append_time else -1
         batches = self._assign(prepared, leader_epoch, append_time_ms)
         self._check_set_size(len(prepared.data))
-        markers = self._markers(prepared.data, batches)
-        duplicate = self._check_producers(batches, markers, origin)
+        markers: dict[int, EndMarker | None] = {}
+        duplicate = None
+        for batch in batches:
+            if batch.producer_id >= 0:
+                duplicate = self._check_producer(prepared.data, batch, markers, origin)
+                if duplicate is not None:
+                    break
         if duplicate is not None:
             first_time_ms = duplicate.timestamp if append_time_ms >= 0 else -1
             return AppendResult(
@@ -226,7 +231,12 @@ class PartitionLog:
             end_offset = self.log.end.offset
             return AppendResult(end_offset, end_offset - 1, -1, self._log_start_offset, False, False)
         self._check_set_size(len(prepared.data))
-        self._write(prepared.data, batches, self._markers(prepared.data, batches), self._clock.wall_ms())
+        markers = {
+            batch.base_offset: end_marker(prepared.data, batch)
+            for batch in batches
+            if batch.producer_id >= 0 and batch.attributes & CONTROL_BIT
+        }
+        self._write(prepared.data, batches, markers, self._clock.wall_ms())
         return AppendResult(
             batches[0].base_offset, batches[-1].last_offset, -1, self._log_start_offset, False, self._flush_due()
         )
@@ -235,38 +245,14 @@ class PartitionLog:
         """Sets offsets, leader epoch and timestamps in the bytes; the batches as they will stand in the log."""
         data, batches, max_timestamps = prepared
         offset = self.log.end.offset
-        assigned = []
+        stamped = append_time_ms >= 0
+        result = []
         for batch, max_timestamp in zip(batches, max_timestamps, strict=True):
-            (
-                position,
-                size,
-                base,
-                last,
-                _,
-                magic,
-                crc,
-                attributes,
-                base_timestamp,
-                _,
-                producer,
-                epoch,
-                sequence,
-                count,
-            ) = batch
-            if append_time_ms >= 0:
-                assign(data, position, offset, leader_epoch, append_time_ms)
-                max_timestamp = append_time_ms
-            else:
-                assign_create_time(data, position, offset, leader_epoch, max_timestamp)
-            last += offset - base
-            assigned.append(
-                Batch(
-                    position, size, offset, last, leader_epoch, magic, crc, attributes, base_timestamp, max_timestamp,
-                    producer, epoch, sequence, count,
-                )
-            )  # fmt: skip
-            offset = last + 1
-        return assigned
+            newest = append_time_ms if stamped else max_timestamp
+            placed = assigned(data, batch.position, offset, leader_epoch, stamped, newest)
+            result.append(placed)
+            offset = placed.last_offset + 1
+        return result
 
     def _check_set_size(self, size_bytes: int) -> None:
         if size_bytes > self.log.config.segment_bytes:
@@ -274,22 +260,15 @@ class PartitionLog:
                 f"{size_bytes} bytes of batches are more than segment.bytes={self.log.config.segment_bytes}"
             )
 
-    def _markers(self, data: ReadableBuffer, batches: list[Batch]) -> dict[int, EndMarker | None]:
-        """What each control batch says, by its base offset."""
-        return {batch.base_offset: end_marker(data, batch) for batch in batches if batch.attributes & CONTROL_BIT}
-
-    def _check_producers(
-        self, batches: list[Batch], markers: dict[int, EndMarker | None], origin: Origin
+    def _check_producer(
+        self, data: ReadableBuffer, batch: Batch, markers: dict[int, EndMarker | None], origin: Origin
     ) -> ProducerBatch | None:
-        for batch in batches:
-            if batch.producer_id >= 0:
-                marker = markers.get(batch.base_offset)
-                if marker is not None:
-                    self.producers.check_marker(batch, marker)
-                duplicate = self.producers.check(batch, origin)
-                if duplicate is not None:
-                    return duplicate
-        return None
+        """Raises if the producer may not append this; notes what a control batch says; gives a duplicate's first answer."""
+        if batch.attributes & CONTROL_BIT:
+            marker = markers[batch.base_offset] = end_marker(data, batch)
+            if marker is not None:
+                self.producers.check_marker(batch, marker)
+        return self.producers.check(batch, origin)
 
     def _write(
         self, data: ReadableBuffer, batches: list[Batch], markers: dict[int, EndMarker | None], now_ms: int

@@ -12,6 +12,7 @@ import struct
 from typing import NamedTuple
 
 from penstock.base.errors import CorruptFileError
+from penstock.base.files import Files
 from penstock.records import kernels
 from penstock.storage.index_file import IndexFile
 
@@ -25,8 +26,12 @@ class TimeEntry(NamedTuple):
 
 
 class TimeIndex(IndexFile):
-    __slots__ = ()
+    __slots__ = ("_newest",)
     entry_bytes = _ENTRY.size
+
+    def __init__(self, files: Files, path: str, base_offset: int) -> None:
+        super().__init__(files, path, base_offset)
+        self._newest: int | None = None  # the last entry's timestamp, once an append has asked for it
 
     @property
     def is_full(self) -> bool:
@@ -42,12 +47,19 @@ class TimeIndex(IndexFile):
     def maybe_append(self, timestamp: int, offset: int) -> bool:
         """Adds an entry if the timestamp is larger than the last one; says whether it did."""
         assert self._mapping is not None, "a sealed index takes no entries"
-        if timestamp <= self.last().timestamp:
+        if self._newest is None:
+            self._newest = self.last().timestamp
+        if timestamp <= self._newest:
             return False
         assert self.entries < self.capacity, "the segment should have been rolled"
         _ENTRY.pack_into(self._mapping.buffer, self.entries * 12, timestamp, offset - self.base_offset)
         self.entries += 1
+        self._newest = timestamp
         return True
+
+    def truncate_entries(self, entries: int) -> None:
+        super().truncate_entries(entries)
+        self._newest = None
 
     def look_up(self, timestamp: int) -> TimeEntry:
         """The last entry at or below `timestamp`; (-1, base offset) where there is none."""
