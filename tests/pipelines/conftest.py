@@ -46,14 +46,23 @@ def served_directory(
         yield {"kafka": kafka.bootstrap_servers, "penstock": penstock.bootstrap_servers}
 
 
-@pytest.fixture(scope="session", params=["kafka", "penstock"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The bootstrap servers of an empty broker, each kind in turn."""
-    directory = tmp_path_factory.mktemp(f"live-{request.param}")
-    if request.param == "penstock":
-        with ServedBroker(directory) as broker:
-            yield broker.bootstrap_servers
-        return
+@pytest.fixture(scope="session")
+def penstock_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The bootstrap servers of a Penstock that was empty when the run began."""
+    with ServedBroker(tmp_path_factory.mktemp("live-penstock")) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The same of an Apache Kafka."""
     judges.require("kafka-4.3")
-    with KafkaBroker("4.3", directory) as kafka:
-        yield kafka.bootstrap_servers
+    with KafkaBroker("4.3", tmp_path_factory.mktemp("live-kafka")) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture(scope="session", params=["kafka", "penstock"])
+def server(request: pytest.FixtureRequest) -> str:
+    """Each of the two in turn."""
+    servers: str = request.getfixturevalue(f"{request.param}_server")
+    return servers

@@ -66,6 +66,15 @@ def test_offsets_that_are_gone_are_an_error_or_passed_over(
 
 @pytest.fixture(scope="module")
 def numbered(server: str) -> str:
+    return numbered_topic(server)
+
+
+@pytest.fixture(scope="module")
+def numbered_here(penstock_server: str) -> str:
+    return numbered_topic(penstock_server)
+
+
+def numbered_topic(server: str) -> str:
     """Two partitions with 100 records each; record n has the time 1,000 + 10 n."""
     topic = new_topic(server, partitions=2)
     for partition in range(2):
@@ -126,57 +135,57 @@ def test_a_range_is_read_by_offsets_and_by_times(
     ],
 )
 def test_several_tasks_share_a_partition_without_gap_or_overlap(
-    spark: SparkSession, server: str, numbered: str, options: dict[str, str], tasks: int
+    spark: SparkSession, penstock_server: str, numbered_here: str, options: dict[str, str], tasks: int
 ) -> None:
-    frame = load(spark, server, subscribe=numbered, **options)
+    frame = load(spark, penstock_server, subscribe=numbered_here, **options)
     assert frame.rdd.getNumPartitions() == tasks
     assert ranges(rows(frame)) == {0: (0, 99), 1: (0, 99)}
 
 
-def test_one_partition_can_be_assigned(spark: SparkSession, server: str, numbered: str) -> None:
-    frame = load(spark, server, assign=json.dumps({numbered: [1]}))
+def test_one_partition_can_be_assigned(spark: SparkSession, penstock_server: str, numbered_here: str) -> None:
+    frame = load(spark, penstock_server, assign=json.dumps({numbered_here: [1]}))
     assert ranges(rows(frame)) == {1: (0, 99)}
 
 
-def test_several_topics_can_be_subscribed_to(spark: SparkSession, server: str) -> None:
-    first, second = new_topic(server), new_topic(server)
-    send(server, first, [b"a"])
-    send(server, second, [b"b", b"c"])
-    assert sorted(values(load(spark, server, subscribe=f"{first}, {second}"))) == [b"a", b"b", b"c"]
-    assert values(load(spark, server, subscribePattern=f"{first}|no-such-topic")) == [b"a"]
+def test_several_topics_can_be_subscribed_to(spark: SparkSession, penstock_server: str) -> None:
+    first, second = new_topic(penstock_server), new_topic(penstock_server)
+    send(penstock_server, first, [b"a"])
+    send(penstock_server, second, [b"b", b"c"])
+    assert sorted(values(load(spark, penstock_server, subscribe=f"{first}, {second}"))) == [b"a", b"b", b"c"]
+    assert values(load(spark, penstock_server, subscribePattern=f"{first}|no-such-topic")) == [b"a"]
 
 
-def test_an_empty_topic_has_no_rows(spark: SparkSession, server: str) -> None:
-    frame = load(spark, server, subscribe=new_topic(server, partitions=3))
+def test_an_empty_topic_has_no_rows(spark: SparkSession, penstock_server: str) -> None:
+    frame = load(spark, penstock_server, subscribe=new_topic(penstock_server, partitions=3))
     assert frame.columns == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
     assert rows(frame) == []
 
 
-def test_columns_can_be_left_out(spark: SparkSession, server: str, numbered: str) -> None:
-    frame = load(spark, server, subscribe=numbered, columns="offset, value")
+def test_columns_can_be_left_out(spark: SparkSession, penstock_server: str, numbered_here: str) -> None:
+    frame = load(spark, penstock_server, subscribe=numbered_here, columns="offset, value")
     assert frame.columns == ["offset", "value"]
     assert frame.count() == 200
 
 
 @pytest.mark.parametrize("is_on", ["true", "false"])
 def test_a_condition_is_met_with_push_down_on_and_off(
-    spark: SparkSession, server: str, numbered: str, is_on: str
+    spark: SparkSession, penstock_server: str, numbered_here: str, is_on: str
 ) -> None:
     setting = "spark.sql.python.filterPushdown.enabled"
     before = spark.conf.get(setting)
     spark.conf.set(setting, is_on)
     try:
-        frame = load(spark, server, subscribe=numbered).where("partition = 1 and offset between 7 and 9")
+        frame = load(spark, penstock_server, subscribe=numbered_here).where("partition = 1 and offset between 7 and 9")
         assert values(frame) == [b"1/7", b"1/8", b"1/9"]
     finally:
         assert before is not None
         spark.conf.set(setting, before)
 
 
-def test_a_topic_is_a_table_in_sql(spark: SparkSession, server: str, numbered: str) -> None:
+def test_a_topic_is_a_table_in_sql(spark: SparkSession, penstock_server: str, numbered_here: str) -> None:
     spark.sql(
         "CREATE OR REPLACE TEMPORARY VIEW numbered USING penstock "
-        f"OPTIONS (`kafka.bootstrap.servers` '{server}', subscribe '{numbered}')"
+        f"OPTIONS (`kafka.bootstrap.servers` '{penstock_server}', subscribe '{numbered_here}')"
     )
     found = spark.sql("SELECT partition, count(*), max(offset) FROM numbered GROUP BY partition ORDER BY partition")
     assert [tuple(row) for row in found.collect()] == [(0, 100, 99), (1, 100, 99)]
@@ -193,11 +202,11 @@ def test_a_topic_is_a_table_in_sql(spark: SparkSession, server: str, numbered: s
     ],
 )  # fmt: skip
 def test_what_the_cluster_does_not_have_is_said_in_a_sentence(
-    spark: SparkSession, server: str, numbered: str, options: dict[str, str], sentence: str
+    spark: SparkSession, penstock_server: str, numbered_here: str, options: dict[str, str], sentence: str
 ) -> None:
-    named = {name: re.sub(r"\bT\b", numbered, value) for name, value in options.items()}
-    with pytest.raises(PySparkException, match=re.sub(r"\bT\b", numbered, sentence)):
-        load(spark, server, **named).collect()
+    named = {name: re.sub(r"\bT\b", numbered_here, value) for name, value in options.items()}
+    with pytest.raises(PySparkException, match=re.sub(r"\bT\b", numbered_here, sentence)):
+        load(spark, penstock_server, **named).collect()
 
 
 def test_a_bad_option_is_said_when_the_frame_is_made(spark: SparkSession) -> None:
@@ -205,7 +214,11 @@ def test_a_bad_option_is_said_when_the_frame_is_made(spark: SparkSession) -> Non
         load(spark, "127.0.0.1:1", subscribe="t", startingOffset="earliest")
 
 
-def test_a_schema_of_ones_own_is_refused(spark: SparkSession, server: str, numbered: str) -> None:
-    reader = spark.read.format("penstock").option("kafka.bootstrap.servers", server).option("subscribe", numbered)
+def test_a_schema_of_ones_own_is_refused(spark: SparkSession, penstock_server: str, numbered_here: str) -> None:
+    reader = (
+        spark.read.format("penstock")
+        .option("kafka.bootstrap.servers", penstock_server)
+        .option("subscribe", numbered_here)
+    )
     with pytest.raises(PySparkException, match="has a schema of its own"):
         reader.schema("value STRING").load().collect()

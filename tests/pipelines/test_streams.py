@@ -1,0 +1,166 @@
+"""Streams read every record once: over restarts, crashes in the first batch, limits, and partitions that come later."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tests.pipelines.topics import add_partitions, new_topic, send
+from tests.support.processes import wait_until
+
+Batches = list[list[str]]
+
+
+class Stream:
+    """A stream into a list of batches, which may be told to fail, and started again on its checkpoint."""
+
+    def __init__(self, spark: SparkSession, server: str, topic: str, checkpoint: Path, **options: str) -> None:
+        self.checkpoint = checkpoint
+        self.batches: Batches = []
+        self.fails = False
+        self._spark, self._server, self._topic, self._options = spark, server, topic, options
+
+    @property
+    def values(self) -> list[str]:
+        return [value for batch in self.batches for value in batch]
+
+    def start(self, **trigger: str | bool) -> StreamingQuery:
+        reader = self._spark.readStream.format("penstock").option("kafka.bootstrap.servers", self._server)
+        frame = reader.option("subscribe", self._topic).options(**self._options).load()
+        writer = frame.selectExpr("CAST(value AS STRING) AS value", "partition", "offset").writeStream
+        writer = writer.foreachBatch(self._keep).option("checkpointLocation", str(self.checkpoint))
+        return writer.trigger(**trigger).start()  # type: ignore[arg-type]
+
+    def run(self) -> None:
+        """Reads what is there now, and ends."""
+        query = self.start(availableNow=True)
+        assert query.awaitTermination(120)
+
+    def _keep(self, frame: DataFrame, _batch_id: int) -> None:
+        found = [row.value for row in frame.orderBy("partition", "offset").collect()]
+        if self.fails:
+            raise RuntimeError("this batch was told to fail")
+        self.batches.append(found)
+
+
+@pytest.fixture
+def stream(spark: SparkSession, tmp_path: Path) -> Callable[..., Stream]:
+    def make(server: str, topic: str, **options: str) -> Stream:
+        return Stream(spark, server, topic, tmp_path / "checkpoint", **options)
+
+    return make
+
+
+def texts(first: int, end: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, end)]
+
+
+def numbers(first: int, end: int) -> list[str]:
+    return [str(number) for number in range(first, end)]
+
+
+def test_available_now_reads_what_is_there_in_limited_batches_and_goes_on_after_a_restart(
+    penstock_server: str, stream: Callable[..., Stream]
+) -> None:
+    server = penstock_server
+    topic = new_topic(server)
+    send(server, topic, texts(0, 100))
+    reading = stream(server, topic, startingOffsets="earliest", maxOffsetsPerTrigger="40")
+    reading.run()
+    assert reading.values == numbers(0, 100)
+    assert [len(batch) for batch in reading.batches] == [40, 40, 20]
+    send(server, topic, texts(100, 110))
+    reading.run()
+    assert reading.values == numbers(0, 110)
+    reading.run()
+    assert len(reading.batches) == 4
+
+
+def test_a_crash_in_the_first_batch_of_a_stream_from_latest_loses_nothing(
+    penstock_server: str, stream: Callable[..., Stream]
+) -> None:
+    server = penstock_server
+    topic = new_topic(server)
+    send(server, topic, [b"before the stream"])
+    reading = stream(server, topic)
+    reading.fails = True
+    with pytest.raises(StreamingQueryException, match="told to fail"):
+        reading.run()
+    send(server, topic, texts(0, 10))
+    reading.fails = False
+    reading.run()
+    assert reading.values == numbers(0, 10)
+
+
+def test_an_empty_first_batch_fixes_where_the_stream_began(penstock_server: str, stream: Callable[..., Stream]) -> None:
+    server = penstock_server
+    topic = new_topic(server)
+    send(server, topic, [b"before the stream"])
+    reading = stream(server, topic)
+    reading.run()
+    send(server, topic, texts(0, 5))
+    reading.run()
+    assert reading.values == numbers(0, 5)
+
+
+def test_a_checkpoint_of_sparks_own_connector_goes_on(penstock_server: str, stream: Callable[..., Stream]) -> None:
+    server = penstock_server
+    topic = new_topic(server)
+    send(server, topic, texts(0, 20))
+    reading = stream(server, topic, startingOffsets="earliest")
+    reading.run()
+    (position,) = [path for path in (reading.checkpoint / "offsets").iterdir() if path.name == "0"]
+    version, metadata, _ours = position.read_text().splitlines()
+    theirs = json.dumps({topic: {"0": 15}}, separators=(",", ":"))
+    position.write_text("\n".join((version, metadata, theirs)))
+    for checksum in (reading.checkpoint / "offsets").glob(".0.crc"):
+        checksum.unlink()
+    reading.run()
+    assert reading.values == numbers(0, 20) + numbers(15, 20)
+
+
+def test_a_running_stream_reads_what_arrives_and_reports_its_lag(
+    penstock_server: str, stream: Callable[..., Stream]
+) -> None:
+    server = penstock_server
+    topic = new_topic(server)
+    reading = stream(server, topic, startingOffsets="earliest")
+    query = reading.start(processingTime="0 seconds")
+    try:
+        for first in range(0, 30, 10):
+            send(server, topic, texts(first, first + 10))
+            wait_until(
+                lambda end=first + 10: len(reading.values) == end,  # type: ignore[misc]
+                seconds=60,
+                what="the records have been read",
+            )
+        assert reading.values == numbers(0, 30)
+        progress = wait_until(
+            lambda: next((one for one in query.recentProgress if '"30"' in one.json or ": 30" in one.json), None),
+            seconds=60,
+            what="progress is reported",
+        )
+        (source,) = progress.sources
+        assert json.loads(source.latestOffset) == json.loads(source.endOffset) == {topic: {"0": 30}}
+    finally:
+        query.stop()
+
+
+def test_a_partition_that_comes_later_is_read_from_its_beginning(
+    kafka_server: str, stream: Callable[..., Stream]
+) -> None:
+    server = kafka_server
+    topic = new_topic(server)
+    send(server, topic, texts(0, 5))
+    reading = stream(server, topic)
+    reading.run()
+    add_partitions(server, topic, 2)
+    send(server, topic, texts(5, 10), partition=1)
+    reading.run()
+    assert reading.values == numbers(5, 10)
