@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 import socket
 import uuid
 from functools import partial
@@ -16,9 +15,11 @@ from penstock.base.errors import LogDirectoryError, PenstockError
 from penstock.base.files import SystemFiles
 from penstock.base.ids import TopicPartition, topic_id_text
 from penstock.base.jobs import ThreadJobs
+from penstock.base.randomness import Randomness, SystemRandomness
 from penstock.controller.adoption import decide_adopt
 from penstock.controller.leaders import decide_offline, decide_start_alone
 from penstock.controller.topics import TopicDefaults
+from penstock.drivers.cleaner import Cleaner
 from penstock.drivers.delayed import Delayed
 from penstock.drivers.failures import Failures
 from penstock.drivers.flushes import Flushes
@@ -49,10 +50,10 @@ logger = logging.getLogger(__name__)
 _ANY_INTERFACE = ("", "0.0.0.0", "::")
 
 
-def new_topic_id() -> uuid.UUID:
+def new_topic_id(randomness: Randomness) -> uuid.UUID:
     """A random id that prints without a leading dash, as Kafka's do."""
     while True:
-        topic_id = uuid.uuid4()
+        topic_id = randomness.uuid()
         if not topic_id_text(topic_id).startswith("-"):
             return topic_id
 
@@ -66,7 +67,9 @@ class Broker:
         self.endpoints: tuple[Address, ...] = ()
         self._clock = SystemClock()
         self._files = SystemFiles()
-        self._loop = AsyncioLoop(asyncio.get_running_loop())
+        self._randomness = SystemRandomness()
+        # Compactions last long: flushes never wait for a thread that one of them holds.
+        self._loop = AsyncioLoop(asyncio.get_running_loop(), threads=4 + config["log.cleaner.threads"])
         self._image = Image()
         self._partitions = Partitions()
         self._store: EmbeddedStore | None = None
@@ -76,10 +79,12 @@ class Broker:
             self._clock,
             config_for=self._config_for,
             jobs=ThreadJobs(config["num.recovery.threads.per.data.dir"]),
-            jitter_for=_jitter,
+            new_id=self._randomness.uuid,
+            jitter_for=self._jitter_ms,
         )
         self._server: Server | None = None
         self._housekeeping: Housekeeping | None = None
+        self._cleaner: Cleaner | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
 
     # Starting.
@@ -164,7 +169,7 @@ class Broker:
         node_id = self.config.node_id
         self._commit_now(layout.permanent_nodes([node.path for node in self._opened_store.nodes()]))
         if self._image.cluster_id is None:
-            cluster_id = self._cluster_id_on_disk() or topic_id_text(new_topic_id())
+            cluster_id = self._cluster_id_on_disk() or topic_id_text(self._new_topic_id())
             self._commit_now((Create(path=layout.CLUSTER_ID, data=layout.encode_cluster_id(cluster_id)),))
         self._write_meta_properties()
         endpoints = tuple(
@@ -181,7 +186,7 @@ class Broker:
             {partition: log.topic_id for partition, log in logs.items()},
             {partition: log.leader_epochs.latest for partition, log in logs.items()},
             node_id,
-            new_topic_id,
+            self._new_topic_id,
         )
         self._commit_now(adopted.operations)
         offline = self._offline_partitions()
@@ -264,10 +269,10 @@ class Broker:
             fetch_sessions=FetchSessions(
                 self._clock,
                 config["max.incremental.fetch.session.cache.slots"],
-                partial(random.SystemRandom().randrange, 1, 2**31),
+                lambda: 1 + self._randomness.below(2**31 - 1),
             ),
             flushes=Flushes(self._loop, waits, failures),
-            topics=TopicDriver(self._image, store, defaults, new_topic_id),
+            topics=TopicDriver(self._image, store, defaults, self._new_topic_id),
             producer_ids=ProducerIds(config.node_id, store, blocks[0] if blocks else None),
             authoriser=AllowAll(),
             settings=config,
@@ -292,7 +297,26 @@ class Broker:
             values={name: self.config[name] for name in names},
         )
         self._housekeeping.start()
+        self._start_cleaner(failures)
         self._plan_idle_check()
+
+    def _start_cleaner(self, failures: Failures) -> None:
+        names = (
+            "log.cleaner.enable",
+            "log.cleaner.threads",
+            "log.cleaner.dedupe.buffer.size",
+            "log.cleaner.backoff.ms",
+        )
+        self._cleaner = Cleaner(
+            loop=self._loop,
+            clock=self._clock,
+            files=self._files,
+            directories=self._directories,
+            failures=failures,
+            values={name: self.config[name] for name in names},
+            new_seed=partial(self._randomness.bytes, 16),
+        )
+        self._cleaner.start()
 
     def _plan_idle_check(self) -> None:
         idle_ms = self.config["connections.max.idle.ms"]
@@ -316,6 +340,8 @@ class Broker:
             self._server.stop()
         if self._housekeeping is not None:
             self._housekeeping.stop()
+        if self._cleaner is not None:
+            self._cleaner.stop()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         await asyncio.sleep(0)
@@ -325,7 +351,9 @@ class Broker:
             self._store.close()
         return self._directories.close()
 
+    def _new_topic_id(self) -> uuid.UUID:
+        return new_topic_id(self._randomness)
 
-def _jitter(config: LogConfig) -> int:
-    """Drawn once for each log: rolls of many logs spread out."""
-    return random.randrange(config.segment_jitter_ms) if config.segment_jitter_ms > 0 else 0
+    def _jitter_ms(self, config: LogConfig) -> int:
+        """Drawn for each segment: rolls of many logs spread out."""
+        return self._randomness.below(config.segment_jitter_ms) if config.segment_jitter_ms > 0 else 0
