@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Protocol, TextIO
@@ -25,8 +26,11 @@ class Result(Protocol):
     def kind(self) -> str: ...
 
 
-_PLAIN_WIDTH = 200
-"""Where the output is no terminal: a table's rows are not to be folded."""
+_WIDTH_MIN = 200
+"""A table's rows are not folded: a terminal that is too narrow wraps them, a file keeps them whole."""
+
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+_PLAIN_TYPES = frozenset({int, str, bool, float, type(None)})
 
 
 class Output(Protocol):
@@ -45,7 +49,7 @@ class JsonOutput:
         self._stream = stream or sys.stdout
 
     def emit(self, item: Result) -> None:
-        self._stream.write(json.dumps(as_json(item), ensure_ascii=False, separators=(", ", ": ")) + "\n")
+        self._stream.write(_encode(as_json(item)) + "\n")
 
     def table(self, title: str, items: Sequence[Result]) -> None:
         for item in items:
@@ -62,7 +66,7 @@ class TextOutput:
         self._stream = stream or sys.stdout
         self._file = ""
         self._headed: set[str] = set()
-        self._colour = self._stream.isatty()
+        self._colour = self._stream.isatty() and not os.environ.get("NO_COLOR")
 
     def emit(self, item: Result) -> None:
         if item.kind == "problem":
@@ -96,8 +100,9 @@ class TextOutput:
             shown.add_column(name, justify=justify, overflow="fold")
         for item in items:
             shown.add_row(*text.table_row(item))
-        width = None if self._colour else _PLAIN_WIDTH
-        Console(file=self._stream, highlight=False, markup=False, width=width).print(shown)
+        console = Console(file=self._stream, highlight=False, markup=False)
+        console.width = max(console.width, _WIDTH_MIN)
+        console.print(shown)
 
     def say(self, sentence: str) -> None:
         self._stream.write(sentence + "\n")
@@ -111,10 +116,13 @@ def as_json(item: Result) -> dict[str, object]:
     """`kind` first, then the fields in their order; bytes as text where they are UTF-8, else {"base64": …}."""
     fields: dict[str, object] = {"kind": item.kind}
     for name in item.__dataclass_fields__:
-        if name != "kind":
-            value = getattr(item, name)
-            if value is not None or name not in _ONLY_WHERE_PRESENT:
-                fields[name] = plain(value)
+        if name == "kind":
+            continue
+        value = getattr(item, name)
+        if type(value) not in _PLAIN_TYPES:
+            fields[name] = plain(value)
+        elif value is not None or name not in _ONLY_WHERE_PRESENT:
+            fields[name] = value
     return fields
 
 

@@ -146,6 +146,15 @@ def test_every_offset_entry_is_held_against_the_log(plain: Path) -> None:
         index.write_bytes(good)
 
 
+def test_an_entry_that_points_into_a_batch_is_told_from_one_beyond_the_end(plain: Path) -> None:
+    index = index_of(logs_of(plain)[0])
+    good = index.read_bytes()
+    index.write_bytes(good[:7] + bytes([good[7] + 1]) + good[8:])
+    assert "where no batch begins" in problems_of(plain)[0].reason
+    index.write_bytes(good[:-4] + struct.pack(">i", 1_000_000))
+    assert "beyond the log's last batch" in problems_of(plain)[0].reason
+
+
 def test_an_entry_for_a_whole_append_as_kafka_wrote_it_passes(plain: Path) -> None:
     index = index_of(logs_of(plain)[0])
     entries = list(struct.iter_unpack(">ii", index.read_bytes()))
