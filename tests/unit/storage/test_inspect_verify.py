@@ -201,10 +201,13 @@ def test_indexes_that_are_missing_torn_or_untrimmed_are_seen(plain: Path) -> Non
     assert problems_of(plain) == []
 
 
-def test_the_active_index_may_be_preallocated(plain: Path) -> None:
+def test_the_active_index_may_be_preallocated_unless_the_log_was_closed(plain: Path, directory: Path) -> None:
     for suffix in (".index", ".timeindex"):
         index = index_of(logs_of(plain)[-1], suffix)
         index.write_bytes(index.read_bytes() + bytes(1200))
+    assert [problem.cure for problem in problems_of(plain)] == [Cure.INDEXES] * 2
+    assert problems_of(plain, live=True) == []
+    (directory / ".kafka_cleanshutdown").unlink()
     assert problems_of(plain) == []
 
 

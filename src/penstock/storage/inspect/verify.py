@@ -100,8 +100,9 @@ def verify_partition(
     summary.waiting = sum(known.suffix == names.DELETED for known in found)
     bases = sorted(known.base_offset for known in found if known.kind is FileKind.LOG and not known.suffix)
     open_transactions = OpenTransactions()
+    closed = not live and files.exists(f"{place.parent}/{names.CLEAN_SHUTDOWN}")
     for base in bases:
-        request = SegmentRequest(place.path, base, base == bases[-1], live)
+        request = SegmentRequest(place.path, base, base == bases[-1], live, closed=closed)
         try:
             segment = SegmentCheck(files, request, open_transactions, report).run(progress)
         except FileNotFoundError:
