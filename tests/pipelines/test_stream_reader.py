@@ -1,0 +1,173 @@
+"""What a stream decides between two batches: how far to go, when to wait, what counts as lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from penstock.client.cluster import Cluster
+from penstock.client.offsets import EARLIEST, LATEST
+from penstock.protocol.schemas import codec
+from pyspark_penstock.options import read_stream_options
+from pyspark_penstock.planning import DataLossError
+from pyspark_penstock.ranges import TopicRange
+from pyspark_penstock.stream import WAIT_MS, StreamReader
+from tests.unit.client.scripted_broker import LIST_OFFSETS, ScriptedBroker, still_time
+
+ALL = ReadAllAvailable()
+
+
+class World:
+    """A topic `t` whose partitions begin and end where the test says."""
+
+    def __init__(self, broker: ScriptedBroker) -> None:
+        self.broker = broker
+        self.cluster = Cluster(broker.config(), still_time())
+        self.starts = [0]
+        self.ends = [0]
+        broker.handlers[LIST_OFFSETS] = self._list_offsets
+
+    def set(self, ends: list[int], starts: list[int] | None = None) -> None:
+        self.ends, self.starts = ends, starts or [0] * len(ends)
+        self.broker.topics = {"t": len(ends)}
+
+    def reader(self, **options: str) -> StreamReader:
+        given = {"kafka.bootstrap.servers": str(self.broker.address), "subscribe": "t", **options}
+        cluster = self.cluster
+
+        class Reader(StreamReader):
+            @property
+            def _cluster(self) -> Cluster:
+                return cluster
+
+        return Reader(read_stream_options(given))
+
+    def _list_offsets(self, version: int, request: Any) -> Any:
+        shape = codec(LIST_OFFSETS, version).response
+        by_time = {EARLIEST: self.starts, LATEST: self.ends}
+        partitions = tuple(
+            shape.topics.partitions.make(
+                partition_index=entry.partition_index,
+                error_code=ErrorCode.none,
+                timestamp=-1,
+                offset=by_time[entry.timestamp][entry.partition_index],
+                leader_epoch=0,
+            )
+            for entry in request.topics[0].partitions
+        )
+        topics = (shape.topics.make(name="t", partitions=partitions),)
+        return shape.make(throttle_time=timedelta(), topics=topics)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with ScriptedBroker() as broker:
+        made = World(broker)
+        with made.cluster:
+            yield made
+
+
+def spans(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[int, int, int]]:
+    found = reader.partitions(start, end)
+    return [(one.partition, one.start_offset, one.end_offset) for one in found if isinstance(one, TopicRange)]
+
+
+def test_the_first_batch_says_where_it_began_and_the_next_does_not(world: World) -> None:
+    world.set([5, 7])
+    reader = world.reader()
+    begun = reader.initialOffset()
+    world.set([9, 7])
+    first = reader.latestOffset(begun, ALL)
+    assert first == {"t": {"0": 9, "1": 7}, "@start": {"t": {"0": 5, "1": 7}}}
+    assert reader.latestOffset(first, ALL) is first
+    world.set([9, 8])
+    assert reader.latestOffset(first, ALL) == {"t": {"0": 9, "1": 8}}
+    assert spans(reader, first, {"t": {"0": 9, "1": 8}}) == [(1, 7, 8)]
+
+
+def test_a_first_batch_run_again_begins_where_it_first_began(world: World) -> None:
+    world.set([5])
+    first = world.reader().latestOffset(world.reader().initialOffset(), ALL)
+    world.set([50])
+    again = world.reader()
+    assert spans(again, again.initialOffset(), first | {"t": {"0": 20}}) == [(0, 5, 20)]
+
+
+def test_an_idle_source_waits_but_not_for_long(world: World) -> None:
+    world.set([5])
+    reader, clock = world.reader(), world.cluster.time.clock
+    before_ms = clock.monotonic_ms()
+    assert reader.latestOffset({"t": {"0": 5}}, ALL) == {"t": {"0": 5}}
+    assert WAIT_MS <= clock.monotonic_ms() - before_ms < 2 * WAIT_MS
+    reader.prepareForTriggerAvailableNow()
+    before_ms = clock.monotonic_ms()
+    assert reader.latestOffset({"t": {"0": 5}}, ALL) == {"t": {"0": 5}}
+    assert clock.monotonic_ms() == before_ms
+
+
+def test_available_now_goes_to_the_end_it_found_and_no_further(world: World) -> None:
+    world.set([5])
+    reader = world.reader()
+    reader.prepareForTriggerAvailableNow()
+    world.set([50])
+    assert reader.latestOffset({"t": {"0": 1}}, ReadMaxRows(3)) == {"t": {"0": 4}}
+    assert reader.latestOffset({"t": {"0": 4}}, ReadMaxRows(3)) == {"t": {"0": 5}}
+    assert reader.latestOffset({"t": {"0": 5}}, ReadMaxRows(3)) == {"t": {"0": 5}}
+
+
+def test_too_few_records_are_waited_for_until_the_delay_is_over(world: World) -> None:
+    world.set([5])
+    reader = world.reader(minOffsetsPerTrigger="10", maxTriggerDelay="5s")
+    first = reader.latestOffset(reader.initialOffset(), ALL)
+    world.set([8])
+    assert reader.latestOffset(first, ALL) is first
+    world.set([15])
+    second = reader.latestOffset(first, ALL)
+    assert second == {"t": {"0": 15}}
+    world.set([16])
+    assert reader.latestOffset(second, ALL) is second
+    world.cluster.time.sleep(6)
+    assert reader.latestOffset(second, ALL) == {"t": {"0": 16}}
+
+
+def test_the_lag_is_in_the_report(world: World) -> None:
+    world.set([50])
+    reader = world.reader(maxOffsetsPerTrigger="10")
+    assert reader.latestOffset({"t": {"0": 5}}, reader.getDefaultReadLimit()) == {"t": {"0": 15}}
+    assert reader.reportLatestOffset() == {"t": {"0": 50}}
+
+
+def test_a_new_partition_is_read_from_its_beginning(world: World) -> None:
+    world.set([5, 3])
+    reader = world.reader()
+    end = reader.latestOffset({"t": {"0": 5}}, ALL)
+    assert end == {"t": {"0": 5, "1": 3}}
+    assert spans(reader, {"t": {"0": 5}}, end) == [(1, 0, 3)]
+
+
+@pytest.mark.parametrize(
+    ("ends", "starts", "sentence"),
+    [
+        ([5], [0], "t-1 can no longer be found"),
+        ([5, 2], [0, 0], "t-1 was read up to 3, but now its log ends at 2"),
+        ([5, 3, 9], [0, 0, 4], "t-2 is new to this stream and begins at offset 4"),
+    ],
+)
+def test_what_is_lost_is_an_error_or_passed_over(
+    world: World, ends: list[int], starts: list[int], sentence: str
+) -> None:
+    world.set(ends, starts)
+    start = {"t": {"0": 5, "1": 3}}
+
+    def plan(reader: StreamReader) -> None:
+        reader.partitions(start, reader.latestOffset(start, ALL))
+
+    with pytest.raises(DataLossError, match=sentence) as loss:
+        plan(world.reader())
+    assert str(loss.value).endswith("with failOnDataLoss=false the reading goes on with what is there")
+    plan(world.reader(failOnDataLoss="false"))
