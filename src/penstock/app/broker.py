@@ -19,6 +19,7 @@ from penstock.base.randomness import Randomness, SystemRandomness
 from penstock.controller.adoption import decide_adopt
 from penstock.controller.leaders import decide_offline, decide_start_alone
 from penstock.controller.topics import TopicDefaults
+from penstock.drivers.appends import HeavyAppends
 from penstock.drivers.cleaner import Cleaner
 from penstock.drivers.delayed import Delayed
 from penstock.drivers.failures import Failures
@@ -272,6 +273,7 @@ class Broker:
                 lambda: 1 + self._randomness.below(2**31 - 1),
             ),
             flushes=Flushes(self._loop, waits, failures),
+            heavy_appends=HeavyAppends(self._loop, self._clock),
             topics=TopicDriver(self._image, store, defaults, self._new_topic_id),
             producer_ids=ProducerIds(config.node_id, store, blocks[0] if blocks else None),
             authoriser=AllowAll(),

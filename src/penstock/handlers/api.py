@@ -78,6 +78,12 @@ class Peer(NamedTuple):
     connection: object
     principal: str = "User:ANONYMOUS"
 
+    def close(self, reason: str) -> None:
+        """Ends the connection, where it is one that can be ended."""
+        close = getattr(self.connection, "close", None)
+        if close is not None:
+            close(reason)
+
 
 class Context:
     """One request's surroundings."""

@@ -11,6 +11,8 @@ Differs from Kafka: the client id `__admin_client` may not write internal topics
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
@@ -46,7 +48,7 @@ _ZSTD = 4
 _ZSTD_FROM = 7
 
 
-def handle_produce(request: ProduceRequest, context: Context) -> ProduceAnswer | Pending[ProduceAnswer] | _NoAnswer:
+def handle_produce(request: ProduceRequest, context: Context) -> Any:
     acks = request.acks
     if acks not in (-1, 0, 1):
         return _refuse_all(request, int(ErrorCode.invalid_required_acks))
@@ -57,14 +59,63 @@ def handle_produce(request: ProduceRequest, context: Context) -> ProduceAnswer |
     wanted: list[AppendTo] = []
     for topic in request.topics:
         _add_appends(topic, context, wanted)
-    outcomes = append_partitions(wanted, acks)
-    if _tell(wanted, outcomes, acks, context.services):
+    must_wait = context.services.heavy_appends.must_wait
+    for append in wanted:
+        if append.partition is not None and must_wait(append.partition, append.records):
+            return _append_later(request, wanted, context)
+    return _appended(request, wanted, append_partitions(wanted, acks), context)
+
+
+def _appended(
+    request: ProduceRequest, wanted: list[AppendTo], outcomes: list[AppendOutcome], context: Context
+) -> ProduceAnswer | Pending[ProduceAnswer] | _NoAnswer:
+    if _tell(wanted, outcomes, request.acks, context.services):
         return _wait(request, wanted, outcomes, context)
-    if acks == 0:
+    if request.acks == 0:
         if any(outcome.error is not None for outcome in outcomes):
             raise CloseConnectionError("a record without acknowledgement could not be written")
         return NO_ANSWER
     return _answer(request.topics, outcomes, {}, frozenset())
+
+
+def _append_later(
+    request: ProduceRequest, wanted: list[AppendTo], context: Context
+) -> Pending[ProduceAnswer | _NoAnswer]:
+    """Some of it is recompressed on a thread first, or stands behind such: each partition keeps its order."""
+    heavy = context.services.heavy_appends
+    inner: list[Pending[ProduceAnswer]] = []
+
+    def abandon() -> None:
+        for one in inner:
+            one.abandon()
+
+    pending: Pending[ProduceAnswer | _NoAnswer] = Pending(abandon)
+    late = [append.partition is not None and heavy.must_wait(append.partition, append.records) for append in wanted]
+    at_once = append_partitions([append for append, waits in zip(wanted, late, strict=True) if not waits], request.acks)
+    ready = iter(at_once)
+    outcomes = [None if waits else next(ready) for waits in late]
+
+    def done(number: int, outcome: AppendOutcome) -> None:
+        outcomes[number] = outcome
+        every = [one for one in outcomes if one is not None]
+        if len(every) < len(outcomes):
+            return
+        try:
+            answer = _appended(request, wanted, every, context)
+        except CloseConnectionError as error:
+            context.peer.close(str(error))
+            answer = NO_ANSWER
+        if isinstance(answer, Pending):
+            inner.append(answer)
+            answer.listen(pending.resolve)
+        else:
+            pending.resolve(answer)
+
+    for number, (append, waits) in enumerate(zip(wanted, late, strict=True)):
+        if waits:
+            assert append.partition is not None
+            heavy.append(append.partition, append.records, request.acks, partial(done, number))
+    return pending
 
 
 def _tell(wanted: list[AppendTo], outcomes: list[AppendOutcome], acks: int, services: Services) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from penstock.base.clock import Clock
 from penstock.base.config import ConfigKey
 from penstock.base.ids import TopicPartition
+from penstock.drivers.appends import HeavyAppends
 from penstock.drivers.delayed import Delayed
 from penstock.drivers.flushes import Flushes
 from penstock.drivers.producer_ids import ProducerIds
@@ -43,6 +44,7 @@ class Services:
         "fetch_sessions",
         "fetch_waits",
         "flushes",
+        "heavy_appends",
         "image",
         "node_id",
         "partitions",
@@ -63,6 +65,7 @@ class Services:
         fetch_waits: Delayed[TopicPartition],
         fetch_sessions: FetchSessions,
         flushes: Flushes,
+        heavy_appends: HeavyAppends,
         topics: TopicDriver,
         producer_ids: ProducerIds,
         authoriser: Authoriser,
@@ -76,6 +79,7 @@ class Services:
         self.fetch_waits = fetch_waits
         self.fetch_sessions = fetch_sessions
         self.flushes = flushes
+        self.heavy_appends = heavy_appends
         self.topics = topics
         self.producer_ids = producer_ids
         self.authoriser = authoriser

@@ -19,6 +19,7 @@ from penstock.replication.errors import (
     NotLeaderOrFollowerError,
     UnknownLeaderEpochError,
 )
+from penstock.storage.append import Prepared
 from penstock.storage.partition_log import AppendResult, Bound, PartitionLog, ReadResult
 from penstock.storage.producer_state import Origin
 
@@ -115,14 +116,22 @@ class Partition:
 
     # Writing.
     def append(self, records: ReadableBuffer, acks: int, origin: Origin = Origin.CLIENT) -> Appended:
+        self._check_append(acks)
+        result = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin)
+        return self._appended(result)
+
+    def append_prepared(self, prepared: Prepared, acks: int) -> Appended:
+        """The same for bytes of a client that were prepared elsewhere."""
+        self._check_append(acks)
+        return self._appended(self.log.append_prepared(prepared, leader_epoch=self.leader_epoch))
+
+    def _check_append(self, acks: int) -> None:
         if not self.is_leader:
             raise self._not_leader()
         if acks == ACKS_ALL and len(self.isr) < self.effective_min_isr:
             raise NotEnoughReplicasError(
                 f"{self.topic_partition} has {len(self.isr)} replicas in sync, {self.effective_min_isr} are needed"
             )
-        result = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin)
-        return self._appended(result)
 
     def _appended(self, result: AppendResult) -> Appended:
         end_offset = result.last_offset + 1

@@ -57,7 +57,10 @@ class Dispatcher:
         answer = api.handle(request, Context(self._services, peer, api_key, version, client_id))
         header = response_header(correlation_id, api_key, flexible=flexible)
         if type(answer) is Pending:
-            return Waiting(answer, lambda resolved: framed(header, api.encode(resolved, version)))
+            return Waiting(
+                answer,
+                lambda resolved: None if resolved is NO_ANSWER else framed(header, api.encode(resolved, version)),
+            )
         if answer is NO_ANSWER:
             return None
         return framed(header, api.encode(answer, version))

@@ -18,6 +18,7 @@ from penstock.base.files import SystemFiles
 from penstock.base.ids import TopicPartition
 from penstock.controller.leaders import decide_offline
 from penstock.controller.topics import NewTopic, TopicDefaults
+from penstock.drivers.appends import HeavyAppends
 from penstock.drivers.delayed import Delayed
 from penstock.drivers.failures import Failures
 from penstock.drivers.flushes import Flushes
@@ -158,6 +159,7 @@ class World:
             fetch_waits=fetch,
             fetch_sessions=FetchSessions(self.clock, 2, lambda: next(numbers)),
             flushes=Flushes(self.loop, (produce, fetch), self.failures),
+            heavy_appends=HeavyAppends(self.loop, self.clock),
             topics=TopicDriver(self.image, driver, defaults, lambda: uuid.UUID(int=1000 + next(numbers))),
             producer_ids=ProducerIds(1, driver, None),
             authoriser=self.authoriser,
@@ -234,7 +236,7 @@ class Answer:
             self._arrived(outcome)
 
     def _arrived(self, outcome: Any) -> None:
-        parts = [outcome] if isinstance(outcome, bytes) else outcome
+        parts = [outcome] if isinstance(outcome, bytes) else outcome or []
         self._content = b"".join(map(_content, parts))
 
     @property
