@@ -220,6 +220,10 @@ class ForgetfulFiles:
         inode.mapped = True
         return _MemoryMapping(self, inode)
 
+    def reserve(self, path: str, position: int, length: int) -> None:
+        if self.space_left is not None and length > self.space_left:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
     def read(self, path: str) -> bytes:
         return bytes(self._inode(path).data)
 

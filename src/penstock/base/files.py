@@ -74,6 +74,9 @@ class Files(Protocol):
     def map(self, path: str, size: int) -> Mapping:
         """Maps the whole file, made or grown to `size` first. `size` is at least 1."""
 
+    def reserve(self, path: str, position: int, length: int) -> None:
+        """Gives these bytes of a file room on disk, or OSError: a page of a map without room is a SIGBUS when written."""
+
     def read(self, path: str) -> bytes: ...
 
     def size(self, path: str) -> int: ...
@@ -208,6 +211,16 @@ class SystemFiles:
             if os.fstat(descriptor).st_size < size:
                 os.ftruncate(descriptor, size)
             return _SystemMapping(mmap.mmap(descriptor, size))
+        finally:
+            os.close(descriptor)
+
+    def reserve(self, path: str, position: int, length: int) -> None:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(descriptor, position, length)
+            else:  # macOS: nothing but zeroes stands there yet
+                os.pwrite(descriptor, bytes(length), position)
         finally:
             os.close(descriptor)
 

@@ -11,11 +11,23 @@ from __future__ import annotations
 from penstock.base.errors import CorruptFileError
 from penstock.base.files import Files, Mapping, ReadableBuffer
 
+_BLOCK_BYTES = 16 * 1024
+
 
 class IndexFile:
     """Entries of one size, appended in order."""
 
-    __slots__ = ("_buffer", "_files", "_mapping", "base_offset", "capacity", "entries", "is_open", "path")
+    __slots__ = (
+        "_buffer",
+        "_files",
+        "_mapping",
+        "base_offset",
+        "capacity",
+        "entries",
+        "is_open",
+        "path",
+        "reserved_bytes",
+    )
 
     entry_bytes: int = 0
 
@@ -27,6 +39,7 @@ class IndexFile:
         self.base_offset = base_offset
         self.entries = 0
         self.capacity = 0
+        self.reserved_bytes = 0
         self.is_open = False
 
     @property
@@ -35,6 +48,7 @@ class IndexFile:
 
     def open_active(self, bytes_max: int) -> None:
         """Makes or reopens the file for appending, grown to `bytes_max`. Entries already there are kept."""
+        self.reserved_bytes = 0
         size = self._files.size(self.path) if self._files.exists(self.path) else 0
         self.entries = size // self.entry_bytes
         self.capacity = max(bytes_max // self.entry_bytes, self.entries + 2)
@@ -52,6 +66,12 @@ class IndexFile:
             self._mapping = self._files.map(self.path, size)
             self._buffer = self._mapping.buffer
         self.is_open = True
+
+    def reserve(self, end: int) -> None:
+        """Makes sure that the map can be written up to `end`, a block at a time; OSError where the disk is full."""
+        target = min(max(end, self.reserved_bytes + _BLOCK_BYTES), self.capacity * self.entry_bytes)
+        self._files.reserve(self.path, self.reserved_bytes, target - self.reserved_bytes)
+        self.reserved_bytes = target
 
     def reset(self) -> None:
         """Forgets every entry of an active file."""

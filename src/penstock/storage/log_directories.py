@@ -99,6 +99,8 @@ class LogDirectories:
         partitions = self._partitions_in(path)
         state = DirectoryState(path, files.lock(f"{path}/{names.LOCK}"))
         try:
+            for name in filter(names.is_deleted_directory, files.list(path)):
+                self._remove_tree(f"{path}/{name}")
             marker = f"{path}/{names.CLEAN_SHUTDOWN}"
             state.was_clean = files.exists(marker)
             if state.was_clean:
@@ -143,16 +145,13 @@ class LogDirectories:
         return (self._jobs if spread_partitions else InlineJobs()).run(loads)
 
     def _partitions_in(self, path: str) -> list[TopicPartition]:
-        """Partitions of a directory; deleted ones are removed. A directory that is nobody's means: not a log directory."""
+        """Partitions of a directory. One that is nobody's means: not a log directory, and nothing in it is touched."""
         files = self._files
         partitions = []
         for name in files.list(path):
             if not files.is_directory(f"{path}/{name}") or name in _KNOWN_DIRECTORIES:
                 continue
-            if names.is_deleted_directory(name):
-                self._remove_tree(f"{path}/{name}")
-                continue
-            if names.is_future_directory(name):
+            if names.is_deleted_directory(name) or names.is_future_directory(name):
                 continue
             partition = names.parse_partition_directory(name)
             if partition is None:

@@ -42,6 +42,8 @@ class OffsetIndex(IndexFile):
         entries = self.entries
         assert self._mapping is not None, "a sealed index takes no entries"
         assert entries < self.capacity, "the segment should have been rolled"
+        if entries * 8 + 8 > self.reserved_bytes:
+            self.reserve(entries * 8 + 8)
         _ENTRY.pack_into(self._mapping.buffer, entries * 8, offset - self.base_offset, position)
         self.entries = entries + 1
 

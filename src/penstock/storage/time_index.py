@@ -52,6 +52,8 @@ class TimeIndex(IndexFile):
         if timestamp <= self._newest:
             return False
         assert self.entries < self.capacity, "the segment should have been rolled"
+        if self.entries * 12 + 12 > self.reserved_bytes:
+            self.reserve(self.entries * 12 + 12)
         _ENTRY.pack_into(self._mapping.buffer, self.entries * 12, timestamp, offset - self.base_offset)
         self.entries += 1
         self._newest = timestamp
