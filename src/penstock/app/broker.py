@@ -7,6 +7,7 @@ import contextlib
 import logging
 import socket
 import uuid
+from collections.abc import Iterable
 from functools import partial
 
 from penstock.app.config import BrokerConfig
@@ -19,11 +20,13 @@ from penstock.base.randomness import Randomness, SystemRandomness
 from penstock.controller.adoption import decide_adopt
 from penstock.controller.leaders import decide_offline, decide_start_alone
 from penstock.controller.topics import TopicDefaults
+from penstock.coordinator.groups.config import GroupSettings
 from penstock.drivers.appends import HeavyAppends
 from penstock.drivers.cleaner import Cleaner
 from penstock.drivers.delayed import Delayed
 from penstock.drivers.failures import Failures
 from penstock.drivers.flushes import Flushes
+from penstock.drivers.groups import GroupDriver
 from penstock.drivers.housekeeping import Housekeeping
 from penstock.drivers.loop import AsyncioLoop
 from penstock.drivers.producer_ids import ProducerIds
@@ -86,6 +89,7 @@ class Broker:
         self._server: Server | None = None
         self._housekeeping: Housekeeping | None = None
         self._cleaner: Cleaner | None = None
+        self._groups: GroupDriver | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
 
     # Starting.
@@ -108,7 +112,9 @@ class Broker:
             loop=self._loop,
             waits=waits,
         )
-        store = StoreDriver(self._opened_store, self._image, self._loop, applied=roles.follow, failed=self._fail)
+        store = StoreDriver(
+            self._opened_store, self._image, self._loop, applied=partial(self._follow, roles), failed=self._fail
+        )
         failures = self._make_failures(store, waits)
         services = self._make_services(store, waits, failures)
         self._server = Server(
@@ -119,9 +125,15 @@ class Broker:
         )
         self.endpoints = tuple([await self._server.bind(address) for address in self.config.listeners])
         self._register()
-        roles.follow(self._image.topics)
+        self._follow(roles, self._image.topics)
         self._start_housekeeping(services, failures)
         await self._server.start()
+
+    def _follow(self, roles: RoleDriver, topics: Iterable[str]) -> None:
+        names = tuple(topics)
+        roles.follow(names)
+        if self._groups is not None:
+            self._groups.follow(names)
 
     @staticmethod
     def _make_parents(path: str) -> None:
@@ -260,6 +272,20 @@ class Broker:
             replication_factor=config["default.replication.factor"],
             log_values=config.log_values,
         )
+        flushes = Flushes(self._loop, waits, failures)
+        topics = TopicDriver(self._image, store, defaults, self._new_topic_id)
+        self._groups = GroupDriver(
+            clock=self._clock,
+            loop=self._loop,
+            image=self._image,
+            partitions=self._partitions,
+            topics=topics,
+            flushes=flushes,
+            produce_waits=waits[0],
+            fetch_waits=waits[1],
+            settings=GroupSettings.read(config),
+            new_suffix=lambda: str(self._randomness.uuid()),
+        )
         return Services(
             node_id=config.node_id,
             clock=self._clock,
@@ -272,9 +298,10 @@ class Broker:
                 config["max.incremental.fetch.session.cache.slots"],
                 lambda: 1 + self._randomness.below(2**31 - 1),
             ),
-            flushes=Flushes(self._loop, waits, failures),
+            flushes=flushes,
+            groups=self._groups,
             heavy_appends=HeavyAppends(self._loop, self._clock),
-            topics=TopicDriver(self._image, store, defaults, self._new_topic_id),
+            topics=topics,
             producer_ids=ProducerIds(config.node_id, store, blocks[0] if blocks else None),
             authoriser=AllowAll(),
             settings=config,
@@ -299,6 +326,7 @@ class Broker:
             values={name: self.config[name] for name in names},
         )
         self._housekeeping.start()
+        services.groups.start()
         self._start_cleaner(failures)
         self._plan_idle_check()
 
@@ -344,6 +372,8 @@ class Broker:
             self._housekeeping.stop()
         if self._cleaner is not None:
             self._cleaner.stop()
+        if self._groups is not None:
+            self._groups.stop()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         await asyncio.sleep(0)

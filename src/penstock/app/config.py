@@ -8,6 +8,7 @@ from typing import Any
 from penstock.base.config import ConfigKey, integer, table, text
 from penstock.base.errors import ConfigError
 from penstock.controller import config as controller
+from penstock.coordinator.groups import config as groups
 from penstock.replication import config as replication
 from penstock.server import config as server
 from penstock.server.listener import Address, parse_listener
@@ -25,6 +26,7 @@ KEYS: Mapping[str, ConfigKey[Any]] = {
     **server.KEYS,
     **replication.KEYS,
     **controller.KEYS,
+    **groups.KEYS,
 }
 
 _KRAFT_ONLY = ("process.roles", "controller.", "metadata.", "quorum.")

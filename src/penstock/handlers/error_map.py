@@ -7,7 +7,8 @@ from kio.schema.errors import ErrorCode
 from penstock.base import errors as base
 from penstock.base import ids
 from penstock.controller import errors as controller
-from penstock.handlers.errors import ClusterAuthorisationError, TopicAuthorisationError
+from penstock.coordinator.groups import errors as groups
+from penstock.handlers.errors import ClusterAuthorisationError, GroupAuthorisationError, TopicAuthorisationError
 from penstock.metadata import store
 from penstock.protocol.errors import MalformedMessageError
 from penstock.replication import errors as replication
@@ -36,6 +37,7 @@ CODES: dict[type[base.PenstockError], ErrorCode] = {
     ids.InvalidTopicError: ErrorCode.invalid_topic_exception,
     MalformedMessageError: ErrorCode.invalid_request,
     ClusterAuthorisationError: ErrorCode.cluster_authorization_failed,
+    GroupAuthorisationError: ErrorCode.group_authorization_failed,
     TopicAuthorisationError: ErrorCode.topic_authorization_failed,
     replication.UnknownTopicOrPartitionError: ErrorCode.unknown_topic_or_partition,
     replication.UnknownTopicIdError: ErrorCode.unknown_topic_id,
@@ -54,6 +56,23 @@ CODES: dict[type[base.PenstockError], ErrorCode] = {
     controller.InvalidReplicaAssignmentError: ErrorCode.invalid_replica_assignment,
     controller.InvalidRequestError: ErrorCode.invalid_request,
     controller.PolicyViolationError: ErrorCode.policy_violation,
+    groups.CoordinatorNotAvailableError: ErrorCode.coordinator_not_available,
+    groups.NotCoordinatorError: ErrorCode.not_coordinator,
+    groups.CoordinatorLoadInProgressError: ErrorCode.coordinator_load_in_progress,
+    groups.InvalidGroupIdError: ErrorCode.invalid_group_id,
+    groups.InvalidSessionTimeoutError: ErrorCode.invalid_session_timeout,
+    groups.InconsistentGroupProtocolError: ErrorCode.inconsistent_group_protocol,
+    groups.MemberIdRequiredError: ErrorCode.member_id_required,
+    groups.UnknownMemberIdError: ErrorCode.unknown_member_id,
+    groups.FencedInstanceIdError: ErrorCode.fenced_instance_id,
+    groups.GroupMaxSizeReachedError: ErrorCode.group_max_size_reached,
+    groups.IllegalGenerationError: ErrorCode.illegal_generation,
+    groups.RebalanceInProgressError: ErrorCode.rebalance_in_progress,
+    groups.GroupIdNotFoundError: ErrorCode.group_id_not_found,
+    groups.NonEmptyGroupError: ErrorCode.non_empty_group,
+    groups.GroupSubscribedToTopicError: ErrorCode.group_subscribed_to_topic,
+    groups.OffsetMetadataTooLargeError: ErrorCode.offset_metadata_too_large,
+    groups.UnstableOffsetCommitError: ErrorCode.unstable_offset_commit,
     store.StoreError: ErrorCode.unknown_server_error,
     store.NoNodeError: ErrorCode.unknown_topic_or_partition,
     store.NodeExistsError: ErrorCode.topic_already_exists,

@@ -9,5 +9,9 @@ class ClusterAuthorisationError(PenstockError):
     """The principal may not do this to the cluster (CLUSTER_AUTHORIZATION_FAILED)."""
 
 
+class GroupAuthorisationError(PenstockError):
+    """The principal may not use this group (GROUP_AUTHORIZATION_FAILED)."""
+
+
 class TopicAuthorisationError(PenstockError):
     """The principal may not use this topic (TOPIC_AUTHORIZATION_FAILED)."""

@@ -7,16 +7,27 @@ from penstock.handlers.api import Api, kio_api
 from penstock.handlers.api_versions import api_versions_handler
 from penstock.handlers.create_partitions import handle_create_partitions
 from penstock.handlers.create_topics import handle_create_topics
+from penstock.handlers.delete_groups import handle_delete_groups
 from penstock.handlers.delete_records import handle_delete_records
 from penstock.handlers.delete_topics import handle_delete_topics
 from penstock.handlers.describe_cluster import handle_describe_cluster
 from penstock.handlers.describe_configs import handle_describe_configs
+from penstock.handlers.describe_groups import handle_describe_groups
 from penstock.handlers.fetch import handle_fetch
+from penstock.handlers.find_coordinator import handle_find_coordinator
+from penstock.handlers.heartbeat import handle_heartbeat
 from penstock.handlers.init_producer_id import handle_init_producer_id
+from penstock.handlers.join_group import handle_join_group
+from penstock.handlers.leave_group import handle_leave_group
+from penstock.handlers.list_groups import handle_list_groups
 from penstock.handlers.list_offsets import handle_list_offsets
 from penstock.handlers.metadata import handle_metadata
+from penstock.handlers.offset_commit import handle_offset_commit
+from penstock.handlers.offset_delete import handle_offset_delete
+from penstock.handlers.offset_fetch import handle_offset_fetch
 from penstock.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
 from penstock.handlers.produce import handle_produce
+from penstock.handlers.sync_group import handle_sync_group
 from penstock.protocol.fetch import decode_fetch_request, encode_fetch_answer
 from penstock.protocol.produce import decode_produce_request, encode_produce_answer
 
@@ -28,6 +39,15 @@ def make_registry() -> dict[int, Api]:
         Api(1, "Fetch", 4, 18, 12, handle_fetch, decode_fetch_request, encode_fetch_answer),
         kio_api(2, "ListOffsets", 1, 11, 6, handle_list_offsets),
         kio_api(3, "Metadata", 0, 13, 9, handle_metadata),
+        kio_api(8, "OffsetCommit", 2, 10, 8, handle_offset_commit),
+        kio_api(9, "OffsetFetch", 1, 10, 6, handle_offset_fetch),
+        kio_api(10, "FindCoordinator", 0, 6, 3, handle_find_coordinator),
+        kio_api(11, "JoinGroup", 0, 9, 6, handle_join_group),
+        kio_api(12, "Heartbeat", 0, 4, 4, handle_heartbeat),
+        kio_api(13, "LeaveGroup", 0, 5, 4, handle_leave_group),
+        kio_api(14, "SyncGroup", 0, 5, 4, handle_sync_group),
+        kio_api(15, "DescribeGroups", 0, 6, 5, handle_describe_groups),
+        kio_api(16, "ListGroups", 0, 5, 3, handle_list_groups),
         kio_api(18, "ApiVersions", 0, 4, 3, api_versions_handler(apis)),
         kio_api(19, "CreateTopics", 2, 7, 5, handle_create_topics),
         kio_api(20, "DeleteTopics", 1, 6, 4, handle_delete_topics),
@@ -37,7 +57,9 @@ def make_registry() -> dict[int, Api]:
         kio_api(32, "DescribeConfigs", 1, 4, 4, handle_describe_configs),
         kio_api(33, "AlterConfigs", 0, 2, 2, handle_alter_configs),
         kio_api(37, "CreatePartitions", 0, 3, 2, handle_create_partitions),
+        kio_api(42, "DeleteGroups", 0, 2, 2, handle_delete_groups),
         kio_api(44, "IncrementalAlterConfigs", 0, 1, 1, handle_incremental_alter_configs),
+        kio_api(47, "OffsetDelete", 0, 0, 1, handle_offset_delete),
         kio_api(60, "DescribeCluster", 0, 2, 0, handle_describe_cluster),
     )
     for api in listed:

@@ -11,6 +11,7 @@ from penstock.base.ids import TopicPartition
 from penstock.drivers.appends import HeavyAppends
 from penstock.drivers.delayed import Delayed
 from penstock.drivers.flushes import Flushes
+from penstock.drivers.groups import GroupDriver
 from penstock.drivers.producer_ids import ProducerIds
 from penstock.drivers.topics import TopicDriver
 from penstock.handlers.authoriser import Authoriser
@@ -44,6 +45,7 @@ class Services:
         "fetch_sessions",
         "fetch_waits",
         "flushes",
+        "groups",
         "heavy_appends",
         "image",
         "node_id",
@@ -68,6 +70,7 @@ class Services:
         heavy_appends: HeavyAppends,
         topics: TopicDriver,
         producer_ids: ProducerIds,
+        groups: GroupDriver,
         authoriser: Authoriser,
         settings: HandlerSettings,
     ) -> None:
@@ -82,5 +85,6 @@ class Services:
         self.heavy_appends = heavy_appends
         self.topics = topics
         self.producer_ids = producer_ids
+        self.groups = groups
         self.authoriser = authoriser
         self.settings = settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,10 +18,12 @@ from penstock.base.files import SystemFiles
 from penstock.base.ids import TopicPartition
 from penstock.controller.leaders import decide_offline
 from penstock.controller.topics import NewTopic, TopicDefaults
+from penstock.coordinator.groups.config import GroupSettings
 from penstock.drivers.appends import HeavyAppends
 from penstock.drivers.delayed import Delayed
 from penstock.drivers.failures import Failures
 from penstock.drivers.flushes import Flushes
+from penstock.drivers.groups import GroupDriver
 from penstock.drivers.producer_ids import ProducerIds
 from penstock.drivers.roles import RoleDriver
 from penstock.drivers.store import StoreDriver
@@ -127,7 +129,7 @@ class World:
         self.partitions = Partitions()
         produce: Delayed[TopicPartition] = Delayed("Produce", self.clock, self.loop)
         fetch: Delayed[TopicPartition] = Delayed("Fetch", self.clock, self.loop)
-        self.roles = roles = RoleDriver(
+        self.roles = RoleDriver(
             node_id=1,
             image=self.image,
             partitions=self.partitions,
@@ -136,7 +138,7 @@ class World:
             loop=self.loop,
             waits=(produce, fetch),
         )
-        driver = StoreDriver(self.store, self.image, self.loop, applied=roles.follow, failed=self._fail)
+        driver = StoreDriver(self.store, self.image, self.loop, applied=self.follow, failed=self._fail)
         self.failed: list[str] = []
         self.failures = Failures(
             self.directories,
@@ -150,6 +152,20 @@ class World:
         defaults = TopicDefaults(
             partitions=self.config["num.partitions"], replication_factor=1, log_values=self.config.log_values
         )
+        flushes = Flushes(self.loop, (produce, fetch), self.failures)
+        topics = TopicDriver(self.image, driver, defaults, lambda: uuid.UUID(int=1000 + next(numbers)))
+        self.groups = GroupDriver(
+            clock=self.clock,
+            loop=self.loop,
+            image=self.image,
+            partitions=self.partitions,
+            topics=topics,
+            flushes=flushes,
+            produce_waits=produce,
+            fetch_waits=fetch,
+            settings=GroupSettings.read(self.config),
+            new_suffix=lambda: str(next(numbers)),
+        )
         self.services = Services(
             node_id=1,
             clock=self.clock,
@@ -158,9 +174,10 @@ class World:
             produce_waits=produce,
             fetch_waits=fetch,
             fetch_sessions=FetchSessions(self.clock, 2, lambda: next(numbers)),
-            flushes=Flushes(self.loop, (produce, fetch), self.failures),
+            flushes=flushes,
+            groups=self.groups,
             heavy_appends=HeavyAppends(self.loop, self.clock),
-            topics=TopicDriver(self.image, driver, defaults, lambda: uuid.UUID(int=1000 + next(numbers))),
+            topics=topics,
             producer_ids=ProducerIds(1, driver, None),
             authoriser=self.authoriser,
             settings=self.config,
@@ -168,6 +185,11 @@ class World:
         self.apis = make_registry()
         self._dispatch = Dispatcher(self.apis, self.services).dispatch
         self._peer = Peer("PLAINTEXT", "127.0.0.1", None)
+
+    def follow(self, topics: Iterable[str]) -> None:
+        names = tuple(topics)
+        self.roles.follow(names)
+        self.groups.follow(names)
 
     def _fail(self, reason: str) -> None:
         raise AssertionError(reason)

@@ -1,0 +1,1 @@
+"""Coordinators: they decide records and replies, and carry nothing out themselves."""

@@ -1,0 +1,263 @@
+"""The groups of one partition of `__consumer_offsets`.
+
+`replay` fills it from the log; then requests are decided. A decision's records are appended by the caller, who says
+`appended` (only then do offsets change) or asks the decision what follows a failure. Members, joins and deadlines change
+as they are decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from penstock.base.clock import Clock
+from penstock.base.errors import PenstockError
+from penstock.coordinator.groups.config import GroupSettings
+from penstock.coordinator.groups.errors import (
+    CoordinatorNotAvailableError,
+    GroupIdNotFoundError,
+    IllegalGenerationError,
+    InvalidSessionTimeoutError,
+    NonEmptyGroupError,
+    NotCoordinatorError,
+    UnknownMemberIdError,
+)
+from penstock.coordinator.groups.membership import Membership
+from penstock.coordinator.groups.messages import (
+    Answer,
+    Asker,
+    Commit,
+    Decision,
+    Join,
+    Joined,
+    Leaving,
+    Left,
+    Sync,
+    Synced,
+)
+from penstock.coordinator.groups.model import NEVER_MS, Group, State
+from penstock.coordinator.groups.offsets import (
+    PartitionOutcome,
+    check_commit,
+    decide_commit,
+    decide_delete,
+    decide_expiry,
+)
+from penstock.coordinator.groups.rebalance import Rebalances
+from penstock.protocol.group_records import GroupKey, GroupValue, OffsetKey, OffsetValue
+
+CLASSIC = "classic"
+
+
+class ListedGroup(NamedTuple):
+    group_id: str
+    protocol_type: str
+    state: str
+    type: str
+
+
+class Shard:
+    def __init__(self, settings: GroupSettings, clock: Clock, new_suffix: Callable[[], str]) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._rebalances = Rebalances(settings, clock)
+        self._membership = Membership(self._rebalances, new_suffix)
+        self.groups: dict[str, Group] = {}
+        self.touched: dict[str, Group] = {}
+        """Groups whose deadlines may be earlier than known: the caller takes them and sets its timers."""
+
+    # State from records.
+    def replay(self, key: OffsetKey | GroupKey, value: OffsetValue | GroupValue | None) -> None:
+        """One record of the log, in order; a record written to a group removed before makes it anew (KAFKA-4704)."""
+        if isinstance(key, OffsetKey):
+            assert value is None or isinstance(value, OffsetValue)
+            self._set_offset(key, value)
+        elif value is None:
+            group = self.groups.get(key.group)
+            if group is None:
+                return
+            group.load(GroupValue("", 0, None, None, -1, ()))
+            self._drop_if_nothing(group)
+        else:
+            assert isinstance(value, GroupValue)
+            self._group(key.group).load(value)
+
+    def loaded(self) -> Decision:
+        """The log is read to its end: members have one session timeout to show themselves."""
+        decision = Decision()
+        for group in self.groups.values():
+            for member in group.members.values():
+                self._rebalances.touch(group, member)
+            if len(group.members) > self._settings.members_max:
+                self._rebalances.prepare(group, decision)
+            self._touched(group)
+        return decision
+
+    def appended(self, decision: Decision) -> None:
+        """A decision's records are in the log."""
+        for key, value in decision.records:
+            if isinstance(key, OffsetKey):
+                assert value is None or isinstance(value, OffsetValue)
+                self._set_offset(key, value)
+            elif value is None:
+                gone = self.groups.pop(key.group, None)
+                if gone is not None:
+                    gone.state = State.DEAD
+
+    def _group(self, group_id: str) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = Group(group_id, self._clock.wall_ms())
+        return group
+
+    def _set_offset(self, key: OffsetKey, value: OffsetValue | None) -> None:
+        if value is not None:
+            self._group(key.group).offsets[key.topic, key.partition] = value
+            return
+        group = self.groups.get(key.group)
+        if group is not None:
+            group.offsets.pop((key.topic, key.partition), None)
+            self._drop_if_nothing(group)
+
+    def _drop_if_nothing(self, group: Group) -> None:
+        if not group.offsets and group.state is State.EMPTY and group.generation == 0 and not group.pending:
+            self.groups.pop(group.group_id, None)
+
+    def _touched(self, group: Group) -> None:
+        if group.wake_ms != NEVER_MS:
+            self.touched[group.group_id] = group
+
+    def resign(self) -> Decision:
+        """Another broker takes over: everybody who waits is sent there."""
+        decision = Decision()
+        error = NotCoordinatorError("the group's coordinator moved")
+        for group in self.groups.values():
+            group.state = State.DEAD
+            for member in group.members.values():
+                self._rebalances.refuse_waits(member, error, decision)
+        self.groups = {}
+        return decision
+
+    # Members.
+    def join(self, request: Join, answer: Answer) -> Decision:
+        decision = Decision()
+        low, high = self._settings.session_timeout_min_ms, self._settings.session_timeout_max_ms
+        group = self.groups.get(request.group_id)
+        if not low <= request.session_timeout_ms <= high:
+            error: PenstockError = InvalidSessionTimeoutError(f"a session's timeout is between {low} and {high} ms")
+            decision.reply(answer, Joined(error, request.member_id))
+        elif group is None and request.member_id != "":
+            decision.reply(answer, Joined(UnknownMemberIdError("there is no such group"), request.member_id))
+        else:
+            group = group or self._group(request.group_id)
+            self._membership.join(group, request, answer, decision)
+            self._touched(group)
+        return decision
+
+    def sync(self, request: Sync, answer: Answer) -> Decision:
+        decision = Decision()
+        group = self.groups.get(request.group_id)
+        if group is None:
+            decision.reply(answer, Synced(UnknownMemberIdError("there is no such group")))
+        else:
+            self._membership.sync(group, request, answer, decision)
+            self._touched(group)
+        return decision
+
+    def heartbeat(self, group_id: str, asker: Asker) -> None:
+        group = self.groups.get(group_id)
+        if group is None:
+            raise UnknownMemberIdError(f"there is no group {group_id}")
+        before_ms = group.wake_ms
+        try:
+            self._membership.heartbeat(group, asker)
+        finally:
+            if group.wake_ms != before_ms:
+                self._touched(group)
+
+    def leave(self, group_id: str, leaving: Sequence[Leaving]) -> tuple[Decision, tuple[Left, ...]]:
+        group = self.groups.get(group_id)
+        if group is None or group.state is State.DEAD:
+            raise UnknownMemberIdError(f"there is no group {group_id}")
+        decision = Decision()
+        left = self._membership.leave(group, leaving, decision)
+        self._touched(group)
+        return decision, left
+
+    def expire(self, group: Group) -> Decision:
+        """Deadlines of one group have come."""
+        if self.groups.get(group.group_id) is not group:
+            return Decision()
+        decision = self._rebalances.expire(group)
+        self._touched(group)
+        return decision
+
+    # Offsets.
+    def commit(
+        self, group_id: str, asker: Asker, commits: Sequence[Commit], retention_ms: int = -1
+    ) -> tuple[Decision, tuple[PartitionOutcome, ...]]:
+        group = self.groups.get(group_id)
+        if group is None:
+            if asker.generation >= 0:
+                raise IllegalGenerationError(f"there is no group {group_id}")
+            # It stays only if something is committed to it.
+            group = Group(group_id, self._clock.wall_ms())
+        else:
+            check_commit(group, asker, self._rebalances)
+            self._touched(group)
+        decision = Decision()
+        now_ms, limit = self._clock.wall_ms(), self._settings.metadata_bytes_max
+        return decision, decide_commit(group, commits, retention_ms, limit, now_ms, decision)
+
+    def delete_offsets(
+        self, group_id: str, partitions: Iterable[tuple[str, int]]
+    ) -> tuple[Decision, tuple[PartitionOutcome, ...]]:
+        decision = Decision()
+        return decision, decide_delete(self.groups.get(group_id), partitions, decision)
+
+    def forget_topics(self, topics: Iterable[str]) -> Decision:
+        """Topics were deleted: so are the offsets in them."""
+        gone = frozenset(topics)
+        decision = Decision()
+        for group in self.groups.values():
+            for topic, partition in group.offsets:
+                if topic in gone:
+                    decision.records.append((OffsetKey(group.group_id, topic, partition), None))
+        return decision
+
+    def expire_offsets(self) -> Iterator[Decision]:
+        """One decision for each group that lost something; the caller may pause between two."""
+        now_ms = self._clock.wall_ms()
+        for group in list(self.groups.values()):
+            decision = Decision()
+            decide_expiry(group, self._settings.retention_ms, now_ms, decision)
+            yield decision
+
+    # Looking.
+    def delete(self, group_id: str) -> Decision:
+        group = self.groups.get(group_id)
+        if group is None or group.state is State.DEAD:
+            raise GroupIdNotFoundError(f"there is no group {group_id}")
+        if group.state is not State.EMPTY:
+            raise NonEmptyGroupError(f"group {group_id} has members")
+        decision = Decision()
+        for topic, partition in group.offsets:
+            decision.records.append((OffsetKey(group_id, topic, partition), None))
+        decision.records.append((GroupKey(group_id), None))
+        return decision
+
+    def list(self) -> Iterator[ListedGroup]:
+        for group in self.groups.values():
+            yield ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
+
+
+def partition_of(group_id: str, partitions: int) -> int:
+    """Which partition holds a group: Java's hash of its id, without the sign."""
+    if partitions <= 0:
+        raise CoordinatorNotAvailableError("there is no topic for groups yet")
+    units = group_id.encode("utf-16-be")
+    code = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        code = (31 * code + (high << 8 | low)) & 0xFFFFFFFF
+    signed = code - (1 << 32) if code >= 1 << 31 else code
+    return (0 if signed == -(1 << 31) else abs(signed)) % partitions

@@ -1,0 +1,92 @@
+"""FindCoordinator (key 10), versions 0-6, flexible from 3.
+
+Behaviour: the broker that leads the partition of `__consumer_offsets` which holds the group; the topic is created first
+    where it is missing, and the answer waits for it.
+Versions: 1 key types (group, transaction); 3 flexible; 4 many keys; 5 new error codes; 6 share groups.
+Differs from Kafka: transactional ids and share groups have no coordinator yet (COORDINATOR_NOT_AVAILABLE, and
+    INVALID_REQUEST for share groups); the first answer already names the coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from penstock.base.errors import PenstockError
+from penstock.controller.errors import InvalidRequestError
+from penstock.coordinator.groups.errors import CoordinatorNotAvailableError
+from penstock.drivers.groups import TOPIC
+from penstock.handlers.api import Context, Pending
+from penstock.handlers.authoriser import Action
+from penstock.handlers.error_map import code_of
+from penstock.handlers.groups import check_group
+
+GROUP, TRANSACTION = 0, 1
+
+
+class _Found(NamedTuple):
+    key: str
+    error: PenstockError | None
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+
+
+def handle_find_coordinator(request: Any, context: Context) -> Any:
+    key_type = getattr(request, "key_type", GROUP)
+    keys: Sequence[str] = request.coordinator_keys if context.version >= 4 else (request.key,)
+    if key_type != GROUP:
+        return _answer([_refused(key, key_type) for key in keys], context)
+    pending: Pending[Any] = Pending()
+
+    def there(error: PenstockError | None) -> None:
+        pending.resolve(_answer([_find(key, error, context) for key in keys], context))
+
+    context.services.groups.with_topic(there)
+    return pending
+
+
+def _refused(key: str, key_type: int) -> _Found:
+    if key_type == TRANSACTION:
+        return _Found(key, CoordinatorNotAvailableError("there are no transactions yet"))
+    return _Found(key, InvalidRequestError(f"coordinators of type {key_type} are not known"))
+
+
+def _find(key: str, error: PenstockError | None, context: Context) -> _Found:
+    try:
+        check_group(context, Action.DESCRIBE, key)
+        if error is not None:
+            raise error
+        image = context.services.image
+        state = image.partition(TOPIC, context.services.groups.partition_of(key))
+        broker = None if state is None else image.brokers.get(state.leader)
+        for endpoint in () if broker is None else broker.endpoints:
+            if endpoint.listener == context.peer.listener:
+                assert broker is not None
+                return _Found(key, None, broker.broker_id, endpoint.host, endpoint.port)
+        raise CoordinatorNotAvailableError("the partition of the group has no leader")
+    except PenstockError as refusal:
+        return _Found(key, refusal)
+
+
+def _answer(found: Sequence[_Found], context: Context) -> Any:
+    response = context.response
+    shape = response.coordinators if context.version >= 4 else response
+    answers = [
+        shape.make(
+            throttle_time=timedelta(),
+            key=one.key,
+            node_id=one.node_id,
+            host=one.host,
+            port=one.port,
+            error_code=ErrorCode.none if one.error is None else code_of(one.error),
+            error_message="" if one.error is None else str(one.error),
+        )
+        for one in found
+    ]
+    if context.version < 4:
+        return answers[0]
+    return response.make(throttle_time=timedelta(), coordinators=tuple(answers))
