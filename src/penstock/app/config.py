@@ -121,6 +121,10 @@ class BrokerConfig:
         return bool(self._values["auto.create.topics.enable"])
 
     @property
+    def delete_topics(self) -> bool:
+        return bool(self._values["delete.topic.enable"])
+
+    @property
     def fetch_bytes_max(self) -> int:
         return int(self._values["fetch.max.bytes"])
 

@@ -27,3 +27,7 @@ class InvalidRequestError(PenstockError):
 
 class PolicyViolationError(PenstockError):
     """A limit of this cluster (POLICY_VIOLATION)."""
+
+
+class TopicDeletionDisabledError(PenstockError):
+    """`delete.topic.enable` is false (TOPIC_DELETION_DISABLED)."""

@@ -50,6 +50,7 @@ CODES: dict[type[base.PenstockError], ErrorCode] = {
     fetch_sessions.FetchSessionNotFoundError: ErrorCode.fetch_session_id_not_found,
     fetch_sessions.InvalidFetchSessionEpochError: ErrorCode.invalid_fetch_session_epoch,
     fetch_sessions.FetchSessionTopicIdError: ErrorCode.fetch_session_topic_id_error,
+    controller.TopicDeletionDisabledError: ErrorCode.topic_deletion_disabled,
     controller.TopicExistsError: ErrorCode.topic_already_exists,
     controller.InvalidPartitionsError: ErrorCode.invalid_partitions,
     controller.InvalidReplicationFactorError: ErrorCode.invalid_replication_factor,

@@ -2,7 +2,7 @@
 
 Behaviour: reads partitions within a budget of bytes, up to the high watermark or the last stable offset; waits until
     `min_bytes` can be read, a partition has an error, or the time is over. Sessions answer what changed only (KIP-227).
-Versions: 4 isolation levels; 5 log start offset; 7 sessions; 9 leader epoch; 11 racks; 12 flexible, last fetched epoch;
+Versions: 4 isolation levels; 5 log start offset; 7 sessions; 9 leader epoch; 10 zstd; 11 racks; 12 flexible, last fetched epoch;
     13 topic ids; 15 replica state; 16 leaders' endpoints; 18 the follower's high watermark.
 Differs from Kafka: replicas do not fetch yet, and a client that claims to be one is refused.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from penstock.base.errors import PenstockError
+from penstock.base.errors import PenstockError, UnsupportedCompressionTypeError
 from penstock.base.ids import TopicPartition
 from penstock.handlers.api import Context, Pending
 from penstock.handlers.authoriser import CLUSTER_NAME, Action, Resource
@@ -27,6 +27,7 @@ from penstock.protocol.fetch import (
     FetchedTopic,
     FetchRequest,
 )
+from penstock.records.batch import Codec
 from penstock.replication.errors import UnknownTopicIdError
 from penstock.replication.fetch_sessions import FetchContext, Found, Wanted
 from penstock.replication.partition import Partition
@@ -35,6 +36,8 @@ from penstock.replication.wait_for_bytes import AwaitedBytes, WaitForBytes
 from penstock.storage.partition_log import Bound
 
 READ_COMMITTED = 1
+_ZSTD_FROM = 10
+"""Older clients are refused a topic whose own codec is zstd, as in Kafka (KIP-110); what a producer chose is sent as is."""
 
 
 def handle_fetch(request: FetchRequest, context: Context) -> FetchAnswer | Pending[FetchAnswer]:
@@ -122,6 +125,8 @@ def _source(wanted: Wanted, context: Context) -> ReadFrom:
         elif context.version >= TOPIC_ID_FROM and partition.topic_id != wanted.topic_id:
             # The name of a session's partition now belongs to another topic.
             partition, refusal = None, UnknownTopicIdError("no topic has this id")
+        elif context.version < _ZSTD_FROM and partition.log.config.codec is Codec.ZSTD:
+            partition, refusal = None, UnsupportedCompressionTypeError("zstd needs Fetch version 10")
     return ReadFrom(partition, wanted.offset, wanted.bytes_max, wanted.leader_epoch, refusal, wanted.last_fetched_epoch)
 
 

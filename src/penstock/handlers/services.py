@@ -35,6 +35,9 @@ class HandlerSettings(Protocol):
     def auto_create_topics(self) -> bool: ...
 
     @property
+    def delete_topics(self) -> bool: ...
+
+    @property
     def fetch_bytes_max(self) -> int: ...
 
 

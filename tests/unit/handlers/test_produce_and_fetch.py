@@ -203,6 +203,14 @@ def test_zstd_needs_version_7(world: World) -> None:
     assert codes(produce(world, {("t", 0): squeezed}, version=7)) == [ErrorCode.none]
 
 
+@pytest.mark.parametrize("version", [4, 9, 10, 16])
+def test_a_topic_of_zstd_needs_fetch_version_10(world: World, version: int) -> None:
+    world.create_topic("squeezed", compression_type="zstd")
+    produce(world, {("squeezed", 0): batch(b"a", codec=Codec.ZSTD)})
+    expected = ErrorCode.none if version >= 10 else ErrorCode.unsupported_compression_type
+    assert codes(fetch(world, {("squeezed", 0): 0}, version=version)) == [expected]
+
+
 def test_an_idempotent_producers_repeat_gets_the_first_answer_again(world: World) -> None:
     first = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0)
     assert only(produce(world, {("t", 0): first})).base_offset == 0

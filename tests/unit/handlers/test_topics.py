@@ -241,3 +241,14 @@ def test_everything_is_there_again_after_a_restart(tmp_path: Path) -> None:
     assert again.image.topics == topics
     assert again.image.topic_configs == {"t": {"segment.bytes": "12345"}}
     assert set(again.directories.logs) == {TopicPartition("t", 0), TopicPartition("t", 1)}
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_topics_stay_where_deletion_is_disabled(tmp_path: Path, version: int) -> None:
+    world = World(tmp_path, delete_topic_enable="false")
+    world.create_topic("t")
+    answer = delete(world, "t", version=version)
+    expected = ErrorCode.topic_deletion_disabled if version >= 3 else ErrorCode.invalid_request
+    assert [topic.error_code for topic in answer.read().responses] == [expected]
+    world.loop.turn()
+    assert "t" in world.image.topics
