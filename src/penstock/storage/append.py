@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from penstock.base.config import LONG_MAX
 from penstock.base.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -34,6 +35,9 @@ from penstock.records.batch import (
 from penstock.records.build import rebuild
 from penstock.storage.config import LogConfig
 from penstock.storage.producer_state import Origin
+
+_LONG_MIN = -(2**63)
+_NOT_PLAIN = CODEC_MASK | CONTROL_BIT | TIMESTAMP_TYPE_BIT
 
 
 class Prepared(NamedTuple):
@@ -81,23 +85,28 @@ def prepare_leader(records: ReadableBuffer, config: LogConfig, origin: Origin, n
         if origin is Origin.CLIENT:
             raise InvalidRecordError(f"a produce request has one batch a partition, this one has {len(batches)}")
     data = records if type(records) is memoryview and not records.readonly else memoryview(bytearray(records))
-    wanted = config.codec
+    if config.log_append_time:
+        oldest_ms, newest_ms = _LONG_MIN, LONG_MAX
+    else:
+        oldest_ms = max(now_ms - config.timestamp_before_max_ms, _LONG_MIN)
+        newest_ms = min(now_ms + config.timestamp_after_max_ms, LONG_MAX)
+    recompress, compact = bool(config.codec), config.compact
     max_timestamps = []
     for batch in batches:
         _check_batch(batch, config, origin)
-        codec = batch.attributes & CODEC_MASK
-        if codec or (wanted and not batch.is_control):
-            return _prepare_compressed(data, batches, config, origin, now_ms)
-        max_timestamps.append(
-            _validate(batch, data, batch.position + HEADER_BYTES, batch.end_position, config, now_ms).max_timestamp
-        )
+        position, size, _, _, _, _, _, attributes, base_timestamp, _, _, _, _, count = batch
+        if attributes & _NOT_PLAIN or recompress:
+            return _prepare_slowly(data, batches, config, origin, now_ms)
+        start, end = position + HEADER_BYTES, position + size
+        newest = payload.newest_if_good(data, start, end, count, base_timestamp, oldest_ms, newest_ms, compact)
+        if newest is None:
+            newest = _validate(batch, data, start, end, config, now_ms).max_timestamp
+        max_timestamps.append(newest)
     return Prepared(data, batches, max_timestamps)
 
 
-def _prepare_compressed(
-    data: memoryview, batches: list[Batch], config: LogConfig, origin: Origin, now_ms: int
-) -> Prepared:
-    """The same where a batch is compressed, or must be: checked uncompressed, written anew only where it has to be."""
+def _prepare_slowly(data: memoryview, batches: list[Batch], config: LogConfig, origin: Origin, now_ms: int) -> Prepared:
+    """The same where a batch is compressed, or must be, or is not a plain one: written anew only where it has to be."""
     max_timestamps = []
     parts: list[ReadableBuffer] = []
     rewritten = False
