@@ -4,7 +4,8 @@ The order of clean-up, each step safe to be cut and run again:
 1. `.deleted` goes. `.cleaned` goes, and with it every `.swap` at or above its offset: that compaction never ended.
 2. A `.swap` is completed: the segments it replaces go, then it loses its suffix.
 3. Indexes and snapshots without a log go; a missing index is rebuilt when it is used.
-4. After an unclean stop, segments from the recovery point on are recovered; what follows a cut is renamed `.cut`.
+4. After an unclean stop, segments from the recovery point on are recovered; what follows a cut is renamed `.cut`. So are
+   those that contradict a clean marker, have a bad transaction index, or hold offsets that must be split (`split`).
 5. Producers come from the newest good snapshot and the batches after it; epochs are trimmed to the log.
 There is always an active segment at the end, and no input makes this fail twice in the same way.
 """
@@ -27,13 +28,16 @@ from penstock.storage import checkpoints, names
 from penstock.storage.config import LogConfig
 from penstock.storage.leader_epochs import LeaderEpochs
 from penstock.storage.log import Log
+from penstock.storage.offset_index import OffsetIndex
 from penstock.storage.partition_log import DirectoryHealth, PartitionLog
 from penstock.storage.producer_replay import replay, restore_snapshot
 from penstock.storage.producer_snapshot import Snapshots
 from penstock.storage.producer_state import Producers
 from penstock.storage.recovery import SegmentReport, recover_segment
-from penstock.storage.segment import ActiveSegment, OpenFiles, Segment
-from penstock.storage.transaction_index import AbortedTransaction, TransactionIndex
+from penstock.storage.segment import RELATIVE_OFFSET_MAX, ActiveSegment, OpenFiles, Segment
+from penstock.storage.split import split_segment
+from penstock.storage.time_index import NO_TIMESTAMP, TimeIndex
+from penstock.storage.transaction_index import AbortedTransaction, TransactionIndex, read_entries
 
 
 class LoadRequest(NamedTuple):
@@ -63,6 +67,7 @@ class LoadReport(NamedTuple):
 class _Names(NamedTuple):
     logs: list[int]
     snapshots: list[int]
+    transaction_indexes: list[int]
 
 
 def clean_up(files: Files, directory: str) -> _Names:
@@ -76,34 +81,30 @@ def clean_up(files: Files, directory: str) -> _Names:
         if kind in (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX) and base not in known:
             files.remove(f"{directory}/{names.segment_file(base, kind)}")
     snapshots = sorted(base for base, kind, _ in found if kind == names.SNAPSHOT)
-    return _Names(logs, snapshots)
+    transactions = sorted(base for base, kind, _ in found if kind == names.TRANSACTION_INDEX and base in known)
+    return _Names(logs, snapshots, transactions)
 
 
 def _remove_unfinished(files: Files, directory: str) -> None:
-    cleaned_from: int | None = None
-    swaps = []
-    for name in files.list(directory):
-        if name.endswith(".tmp"):
-            files.remove(f"{directory}/{name}")
-            continue
-        parsed = names.parse_segment_file(name)
-        if parsed is None:
-            continue
-        base, _, suffix = parsed
-        if suffix == names.CLEANED:
-            cleaned_from = base if cleaned_from is None else min(base, cleaned_from)
-        if suffix in (names.CLEANED, names.DELETED):
-            files.remove(f"{directory}/{name}")
-        elif suffix == names.SWAP:
-            swaps.append((base, name))
-    if cleaned_from is not None:
-        for base, name in swaps:
-            if base >= cleaned_from:
-                files.remove(f"{directory}/{name}")
+    """Swaps go before the `.cleaned` that condemns them: cut in between, the next start must not complete them."""
+    listed = files.list(directory)
+    found = [
+        (name, parsed) for name, parsed in zip(listed, map(names.parse_segment_file, listed), strict=True) if parsed
+    ]
+    cleaned = [base for _, (base, _, suffix) in found if suffix == names.CLEANED]
+    doomed = [name for name, (base, _, suffix) in found if suffix == names.SWAP and cleaned and base >= min(cleaned)]
+    doomed += [name for name, (_, _, suffix) in found if suffix in (names.CLEANED, names.DELETED)]
+    doomed += [name for name in listed if name.endswith(".tmp")]
+    for name in doomed:
+        files.remove(f"{directory}/{name}")
 
 
 def _complete_swaps(files: Files, directory: str) -> None:
-    """The segments a swap replaces are those from its base to its end; they go before it takes its name."""
+    """The segments a swap replaces are those from its base to its end; they go before it takes its name.
+
+    Whoever removes or renames a segment takes its log last. So an index without a log is one that the swap has already
+    brought here, and stays: a transaction index could not be made again.
+    """
     listed = [(name, names.parse_segment_file(name)) for name in files.list(directory)]
     swaps = [(name, parsed) for name, parsed in listed if parsed is not None and parsed[2] == names.SWAP]
     if not swaps:
@@ -117,11 +118,12 @@ def _complete_swaps(files: Files, directory: str) -> None:
             segment.close()
     if ranges:
         low, high = min(base for base, _ in ranges), max(end for _, end in ranges)
-        for name, parsed in listed:
-            if parsed is None or parsed[2] or parsed[1] == names.SNAPSHOT:
-                continue
-            if low <= parsed[0] < high:
-                files.remove(f"{directory}/{name}")
+        plain = {parsed[0] for _, parsed in listed if parsed and parsed[1] == names.LOG and not parsed[2]}
+        for base in sorted(base for base in plain if low <= base < high):
+            for kind in (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX, names.LOG):
+                name = f"{directory}/{names.segment_file(base, kind)}"
+                if files.exists(name):
+                    files.remove(name)
     for name, (_base, kind, _) in sorted(swaps, key=lambda item: item[1][1] == names.LOG):
         if ranges or kind == names.LOG:
             files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(names.SWAP)}")
@@ -152,44 +154,103 @@ def load_partition(
     *,
     jobs: Jobs | None = None,
     draw_jitter_ms: Callable[[], int] = lambda: 0,
+    started: Callable[[int], None] = lambda _segments: None,
     progress: Callable[[SegmentReport], None] = lambda _report: None,
 ) -> tuple[PartitionLog, LoadReport]:
     """Opens one partition's directory; see the module for the order."""
-    directory, config = request.directory, request.config
+    directory = request.directory
     found = clean_up(files, directory)
-    bases = found.logs
-    unclean = [] if request.clean else _unflushed(bases, request.recovery_point)
-    damaged = [] if unclean else _active_without_index(files, directory, bases)
-    reports: list[SegmentReport] = []
-    cut: list[int] = []
-    for report in (jobs or InlineJobs()).run(
-        partial(recover_segment, files, directory, base, config.index_interval_bytes) for base in unclean or damaged
-    ):
-        if cut:
-            continue
-        if reports and _is_hole(reports[-1], report, request.gaps_are_holes):
-            cut = [base for base in bases if base >= report.base_offset]
-            continue
-        reports.append(report)
-        progress(report)
-    _set_aside(files, directory, cut)
-    bases = [base for base in bases if base not in set(cut)]
-    partition_log = _assemble(
-        request, files, clock, health, open_files, bases, found.snapshots, reports, draw_jitter_ms
-    )
+    bases, reports, cut = _recover(request, files, found, jobs or InlineJobs(), started, progress)
+    try:
+        log = _open_log(request, files, clock, open_files, bases, reports)
+    except CorruptFileError:
+        if not request.clean:
+            raise
+        request = request._replace(clean=False)  # the marker lied: file and indexes contradict each other
+        bases, reports, cut = _recover(request, files, found, jobs or InlineJobs(), started, progress)
+        log = _open_log(request, files, clock, open_files, bases, reports)
+    partition_log = _assemble(request, files, clock, health, log, found.snapshots, reports, draw_jitter_ms)
     if not request.clean:
         _remove_below_start(partition_log)
     return partition_log, LoadReport(request.partition, len(bases), reports, cut, partition_log.end_offset)
 
 
+def _recover(
+    request: LoadRequest,
+    files: Files,
+    found: _Names,
+    jobs: Jobs,
+    started: Callable[[int], None],
+    progress: Callable[[SegmentReport], None],
+) -> tuple[list[int], list[SegmentReport], list[int]]:
+    """Step 4: the segments that remain, what was found in those that were recovered, and those that were set aside."""
+    directory, bases = request.directory, found.logs
+    unflushed = [] if request.clean else _unflushed(bases, request.recovery_point)
+    doubtful = unflushed[:1] or _active_without_index(files, directory, bases)
+    doubtful += _overflowing(files, directory, bases) + _with_bad_transaction_index(files, directory, found)
+    wanted = [base for base in bases if base >= min(doubtful)] if doubtful else []
+    reports: list[SegmentReport] = []
+    cut: list[int] = []
+    started(len(wanted))
+    recover = partial(recover_segment, files, directory, index_interval_bytes=request.config.index_interval_bytes)
+    for report in jobs.run(partial(recover, base_offset=base) for base in wanted):
+        if cut:
+            continue
+        gaps_are_holes = request.gaps_are_holes and report.base_offset in unflushed
+        if reports and _is_hole(reports[-1], report, gaps_are_holes):
+            cut = [base for base in bases if base >= report.base_offset]
+            continue
+        if report.overflows:
+            parts = split_segment(files, directory, report.base_offset)
+            bases = sorted({*bases, *parts})
+            reports += [recover(base_offset=base) for base in parts]
+        else:
+            reports.append(report)
+        progress(report)
+    _set_aside(files, directory, cut)
+    return [base for base in bases if base not in set(cut)], reports, cut
+
+
+def _overflowing(files: Files, directory: str, bases: list[int]) -> list[int]:
+    """Sealed segments with offsets that their indexes cannot name (KAFKA-6264); only a wide gap makes one possible."""
+    found = []
+    for base, following in pairwise(bases):
+        if following - base > RELATIVE_OFFSET_MAX + 1:
+            segment = Segment(files, directory, base, 0, OpenFiles())
+            segment.size_bytes = files.size(segment.path(names.LOG))
+            if segment_end(segment) - 1 - base > RELATIVE_OFFSET_MAX:
+                found.append(base)
+            segment.close()
+    return found
+
+
+def _with_bad_transaction_index(files: Files, directory: str, found: _Names) -> list[int]:
+    """Segments whose aborted transactions cannot be read: only a replay of the log can name them again."""
+    bad = []
+    for base in found.transaction_indexes:
+        path = f"{directory}/{names.segment_file(base, names.TRANSACTION_INDEX)}"
+        try:
+            offsets = [base - 1] + [entry.last_offset for entry in read_entries(files.read(path), path)]
+        except CorruptFileError:
+            bad.append(base)
+            continue
+        if any(later <= earlier for earlier, later in pairwise(offsets)):
+            bad.append(base)
+    return bad
+
+
 def _is_hole(before: SegmentReport, after: SegmentReport, gaps_are_holes: bool) -> bool:
-    """Whether records are missing between two segments: `before` was cut, or ends too early.
+    """Whether two segments do not belong together: `before` was cut, ends too early, or goes on beyond `after`'s base.
 
     A tail of zeroes is no cut where nothing is missing behind it: a preallocated file that was sealed and not yet synced.
     """
     if before.end_offset == after.base_offset and before.cut_is_padding:
         return False
-    return before.cut_bytes > 0 or (gaps_are_holes and before.end_offset != after.base_offset)
+    return (
+        before.cut_bytes > 0
+        or before.end_offset > after.base_offset
+        or (gaps_are_holes and before.end_offset != after.base_offset)
+    )
 
 
 def _remove_below_start(log: PartitionLog) -> None:
@@ -237,26 +298,26 @@ def _assemble(
     files: Files,
     clock: Clock,
     health: DirectoryHealth,
-    open_files: OpenFiles,
-    bases: list[int],
+    log: Log,
     snapshot_offsets: list[int],
     reports: list[SegmentReport],
     draw_jitter_ms: Callable[[], int],
 ) -> PartitionLog:
     directory, config = request.directory, request.config
-    log = _open_log(request, files, clock, open_files, bases, reports)
     log_start_offset = max(request.log_start_offset, log.segments[0].base_offset)
+    epochs = _read_epochs(files, directory, log)
     if log.end.offset < log_start_offset:  # KAFKA-10101: what remains lies below the start
         log.restart_at(log_start_offset, clock.wall_ms())
         reports = []
         snapshot_offsets = _drop_snapshots(files, directory, snapshot_offsets)
+        epochs.clear()
     end_offset = log.end.offset
-    epochs = _load_epochs(files, directory, reports, log_start_offset, end_offset)
+    _trim_epochs(epochs, reports, log_start_offset, end_offset)
     snapshots = Snapshots(files, directory, snapshot_offsets)
     producers = _load_producers(files, directory, log, snapshots, reports, log_start_offset)
     recovery_point = end_offset if request.clean else request.recovery_point
     recovery_point = min(max(recovery_point, log_start_offset), end_offset)
-    high_watermark = min(max(request.high_watermark, log_start_offset), end_offset)
+    high_watermark = _readable(log, min(max(request.high_watermark, log_start_offset), end_offset))
     producers.passed_high_watermark(high_watermark)
     return PartitionLog(
         partition=request.partition,
@@ -276,6 +337,18 @@ def _assemble(
     )
 
 
+def _readable(log: Log, offset: int) -> int:
+    """`offset`, or where the next segment begins if its own cannot be read: one bad segment keeps no log from opening."""
+    for segment in log.from_offset(offset):
+        try:
+            log.place(offset)
+            return offset
+        except CorruptFileError:
+            following = log.higher(segment.base_offset)
+            offset = log.end.offset if following is None else following.base_offset
+    return offset
+
+
 def _open_log(
     request: LoadRequest,
     files: Files,
@@ -290,7 +363,8 @@ def _open_log(
         for base in bases[:-1]
     ]
     active_base = bases[-1] if bases else request.log_start_offset
-    active = ActiveSegment(
+    open_active = partial(
+        ActiveSegment,
         files,
         directory,
         active_base,
@@ -300,14 +374,56 @@ def _open_log(
         created_ms=clock.wall_ms(),
         preallocate_bytes=config.segment_bytes if config.preallocate and not bases else 0,
     )
-    if not bases and config.preallocate:
-        active.size_bytes = 0
+    active = open_active()
+    if [index for index in active.indexes() if _strip_padding(index)]:
+        active.close()
+        active = open_active()
     known = {report.base_offset: report for report in reports}
-    if active_base in known:
-        end_offset = known[active_base].end_offset
-    else:
-        end_offset = active.end_offset()
+    try:
+        end_offset = known[active_base].end_offset if active_base in known else _checked_end(active)
+    except CorruptFileError:
+        active.close()
+        raise
     return Log(files, directory, config, open_files, segments, active, end_offset)
+
+
+def _checked_end(active: ActiveSegment) -> int:
+    """One past the last offset, from the last index entry on; CorruptFileError where file and indexes do not fit.
+
+    They fit after every clean stop. Where they do not, the clean marker speaks of other files than these.
+    """
+    offset_index, time_index = active.indexes()
+    offset_index.check()
+    time_index.check()
+    last = offset_index.last()
+    position, end_offset, newest_ms = last.position, active.base_offset, NO_TIMESTAMP
+    for batch in active.headers(last.position):
+        position, end_offset, newest_ms = batch.end_position, batch.last_offset + 1, max(newest_ms, batch.max_timestamp)
+    if position != active.size_bytes:
+        raise CorruptFileError(
+            active.path(names.LOG), f"its batches end at byte {position}, the file {active.size_bytes}"
+        )
+    if offset_index.entries and last.offset >= end_offset:
+        raise CorruptFileError(offset_index.path, f"names offset {last.offset}; the log ends at {end_offset}")
+    if time_index.entries and time_index.last().offset >= end_offset:
+        raise CorruptFileError(
+            time_index.path, f"names offset {time_index.last().offset}; the log ends at {end_offset}"
+        )
+    if newest_ms > time_index.last().timestamp:
+        raise CorruptFileError(time_index.path, f"lacks timestamp {newest_ms}")
+    if end_offset - 1 - active.base_offset > RELATIVE_OFFSET_MAX:
+        raise CorruptFileError(active.path(names.LOG), "its offsets are too far above its base")
+    return end_offset
+
+
+def _strip_padding(index: OffsetIndex | TimeIndex) -> bool:
+    """Forgets zeroes behind the entries, left where the file was preallocated and never trimmed; whether there were any."""
+    size = index.entry_bytes
+    if index.entries < 2 or any(index.buffer[(index.entries - 1) * size : index.entries * size]):
+        return False
+    used = len(bytes(index.buffer[: index.entries * size]).rstrip(b"\0"))
+    index.truncate_entries(-(-used // size))
+    return True
 
 
 def _drop_snapshots(files: Files, directory: str, offsets: list[int]) -> list[int]:
@@ -317,15 +433,23 @@ def _drop_snapshots(files: Files, directory: str, offsets: list[int]) -> list[in
     return []
 
 
-def _load_epochs(
-    files: Files, directory: str, reports: list[SegmentReport], log_start_offset: int, end_offset: int
-) -> LeaderEpochs:
-    """The checkpoint's epochs, those of recovered segments in place of what it says of them."""
+def _read_epochs(files: Files, directory: str, log: Log) -> LeaderEpochs:
+    """The checkpoint's epochs; where it cannot be read, those of the batches."""
     try:
-        epochs = LeaderEpochs(checkpoints.read_epochs(files, f"{directory}/{names.LEADER_EPOCHS}"))
+        return LeaderEpochs(checkpoints.read_epochs(files, f"{directory}/{names.LEADER_EPOCHS}"))
     except CorruptFileError:
         epochs = LeaderEpochs()
         epochs.dirty = True
+        for segment in log.segments:
+            with suppress(CorruptFileError):
+                for batch in segment.headers(0):
+                    if batch.leader_epoch > epochs.latest:
+                        epochs.assign(batch.leader_epoch, batch.base_offset)
+        return epochs
+
+
+def _trim_epochs(epochs: LeaderEpochs, reports: list[SegmentReport], log_start_offset: int, end_offset: int) -> None:
+    """Epochs of recovered segments in place of what the checkpoint says of them; none beyond either end of the log."""
     if reports:
         epochs.truncate_from_end(reports[0].base_offset)
         for report in reports:
@@ -334,7 +458,6 @@ def _load_epochs(
                     epochs.assign(entry.epoch, entry.start_offset)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(log_start_offset)
-    return epochs
 
 
 def _load_producers(
@@ -354,8 +477,14 @@ def _load_producers(
     start_offset = max(start_offset, log_start_offset)
     for segment in log.from_offset(start_offset):
         if segment.base_offset < recovered_from:
-            replay(producers, segment, start_offset)
+            with suppress(CorruptFileError):  # its readers will be told; the log opens
+                replay(producers, segment, start_offset)
+    if reports:  # what snapshots say of recovered segments may be another history's
+        for offset in [found for found in snapshots.offsets if found > recovered_from]:
+            snapshots.remove(offset)
     for report in reports:
+        if report.base_offset > recovered_from:
+            snapshots.write(report.base_offset, producers.values())
         _apply_notes(files, directory, producers, report, start_offset)
     producers.map_end_offset = end_offset
     return producers

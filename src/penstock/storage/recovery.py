@@ -7,12 +7,15 @@ touches one segment's files only. A crash in the middle is recovered by running 
 
 from __future__ import annotations
 
+import struct
+import zlib
 from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from penstock.base.errors import UnsupportedForMessageFormatError
 from penstock.base.files import File, Files
-from penstock.records.batch import HEADER_BYTES, Batch, Stop, read_header, scan
+from penstock.records.batch import HEADER_BYTES, LOG_OVERHEAD, Batch, Stop, read_header, scan
 from penstock.storage import names
 from penstock.storage.checkpoints import EpochStart
 from penstock.storage.offset_index import OffsetIndex
@@ -23,6 +26,8 @@ from penstock.storage.time_index import TimeIndex
 
 _CHUNK_BYTES = 4 * 1024 * 1024
 _NOTE_FIELDS = 9
+_OLD_HEAD = struct.Struct(">qiIb")  # offset, size, CRC-32, magic: formats 0 and 1
+_OLD_SIZE_MIN = 14
 
 _REASONS = {
     Stop.INCOMPLETE: "the last batch is cut off",
@@ -82,14 +87,17 @@ class SegmentReport(NamedTuple):
     producers: ProducerNotes
     cut_is_padding: bool = True
     """Nothing but zeroes was cut, if anything."""
+    overflows: bool = False
+    """Good batches follow whose offsets this segment cannot hold: nothing was cut, it has to be split."""
 
 
 class SegmentWalk:
     """Batches of a file from its start, each checked; afterwards `position`, `end_offset` and `reason` say where it ended."""
 
-    def __init__(self, file: File, base_offset: int) -> None:
+    def __init__(self, file: File, base_offset: int, *, relative_offset_max: int | None = RELATIVE_OFFSET_MAX) -> None:
         self._file = file
-        self._base_offset = base_offset
+        self._last_offset_max = None if relative_offset_max is None else base_offset + relative_offset_max
+        self.overflows = False
         self.position = 0
         self.end_offset = base_offset
         self.reason = ""
@@ -115,6 +123,8 @@ class SegmentWalk:
                 wanted = self._size_of_next(data[found.end : found.end + HEADER_BYTES])
                 if wanted <= max(_CHUNK_BYTES, size - self.position):
                     continue
+            if found.stop is Stop.OLD_MAGIC:
+                refuse_old_format(self._file, self.position)
             self.reason = _REASONS[found.stop]
             return
 
@@ -125,23 +135,42 @@ class SegmentWalk:
     def _in_order(self, batches: list[Batch]) -> list[Batch]:
         expected = self.end_offset
         for slot, batch in enumerate(batches):
-            if batch.base_offset < expected or batch.last_offset - self._base_offset > RELATIVE_OFFSET_MAX:
-                self.reason = (
-                    f"a batch at offset {batch.base_offset} follows offset {expected - 1}"
-                    if batch.base_offset < expected
-                    else f"offset {batch.last_offset} is too far above the segment's base"
-                )
+            if batch.base_offset < expected:
+                self.reason = f"a batch at offset {batch.base_offset} follows offset {expected - 1}"
+                return batches[:slot]
+            if self._last_offset_max is not None and batch.last_offset > self._last_offset_max:
+                self.reason = f"offset {batch.last_offset} is too far above the segment's base"
+                self.overflows = True
                 return batches[:slot]
             expected = self.end_offset = batch.last_offset + 1
         return batches
 
 
+def refuse_old_format(file: File, position: int) -> None:
+    """Raises where a message of format 0 or 1 begins, by its own CRC-32: it is good, and cutting it would lose it.
+
+    Without that proof it is a torn header like any other, and no reason to refuse.
+    """
+    head = file.pread(_OLD_HEAD.size, position)
+    if len(head) < _OLD_HEAD.size:
+        return
+    _, size, crc, magic = _OLD_HEAD.unpack(head)
+    if magic not in (0, 1) or not _OLD_SIZE_MIN <= size <= file.size() - position - LOG_OVERHEAD:
+        return
+    if zlib.crc32(file.pread(size - 4, position + LOG_OVERHEAD + 4)) == crc:
+        raise UnsupportedForMessageFormatError(
+            f"{file.path} holds record format 0 or 1 at position {position}, which is not supported; "
+            "let Kafka 3.x rewrite it first (nothing was cut)"
+        )
+
+
 def recover_segment(files: Files, directory: str, base_offset: int, index_interval_bytes: int) -> SegmentReport:
     """Makes one segment whole. Its indexes are rebuilt, its tail is cut at the first bad batch."""
     path = f"{directory}/{names.segment_file(base_offset, names.LOG)}"
+    file = files.open(path)
+    refuse_old_format(file, 0)
     offset_index = OffsetIndex(files, _fresh(files, directory, base_offset, names.OFFSET_INDEX), base_offset)
     time_index = TimeIndex(files, _fresh(files, directory, base_offset, names.TIME_INDEX), base_offset)
-    file = files.open(path)
     try:
         size_before = file.size()
         entries_max = size_before // max(index_interval_bytes, HEADER_BYTES) + 4
@@ -159,7 +188,7 @@ def recover_segment(files: Files, directory: str, base_offset: int, index_interv
                 if batch.producer_id >= 0:
                     notes.add(batch, end_marker(data, batch) if batch.is_control else None)
         indexer.finish()
-        cut_bytes = size_before - walk.position
+        cut_bytes = 0 if walk.overflows else size_before - walk.position
         is_padding = True
         if cut_bytes:
             is_padding = not _keep_cut(files, file, path, walk.position, cut_bytes)
@@ -168,7 +197,9 @@ def recover_segment(files: Files, directory: str, base_offset: int, index_interv
         file.close()
         offset_index.close()
         time_index.close()
-    return SegmentReport(base_offset, walk.end_offset, walk.position, cut_bytes, walk.reason, epochs, notes, is_padding)
+    return SegmentReport(
+        base_offset, walk.end_offset, walk.position, cut_bytes, walk.reason, epochs, notes, is_padding, walk.overflows
+    )
 
 
 def _fresh(files: Files, directory: str, base_offset: int, kind: str) -> str:
