@@ -113,7 +113,12 @@ class Broker:
             waits=waits,
         )
         store = StoreDriver(
-            self._opened_store, self._image, self._loop, applied=partial(self._follow, roles), failed=self._fail
+            self._opened_store,
+            self._image,
+            self._loop,
+            prepare=roles.prepare,
+            applied=partial(self._follow, roles),
+            failed=self._fail,
         )
         failures = self._make_failures(store, waits)
         services = self._make_services(store, waits, failures)

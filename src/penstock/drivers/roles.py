@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 
 from penstock.base.errors import PenstockError, StorageError
 from penstock.base.ids import TopicPartition
 from penstock.drivers.delayed import Delayed
 from penstock.drivers.loop import Loop
+from penstock.metadata import layout
 from penstock.metadata.image import Image, TopicImage
+from penstock.metadata.store import Committed, Create, Event, SetData
 from penstock.replication.partition import Partition
 from penstock.replication.partitions import Partitions
 from penstock.storage.config import log_config
@@ -37,6 +40,23 @@ class RoleDriver:
         self._log_values = log_values
         self._loop = loop
         self._waits = tuple(waits)
+
+    def prepare(self, events: Iterable[Event]) -> Callable[[], None] | None:
+        """The directories of partitions that these events will bring here, made on a thread before they are followed."""
+        wanted: dict[TopicPartition, uuid.UUID] = {}
+        for event in events:
+            for operation in event.transaction.operations if isinstance(event, Committed) else ():
+                name = layout.topic_of(operation.path)
+                if name is None or not isinstance(operation, Create | SetData):
+                    continue
+                node = layout.decode_topic(operation.path, operation.data)
+                for number, replicas in node.replicas.items():
+                    if self._node_id in replicas and self._image.partition(name, number) is None:
+                        wanted[TopicPartition(name, number)] = node.topic_id
+        try:
+            return self._directories.prepare(wanted)
+        except StorageError:
+            return None
 
     def follow(self, topics: Iterable[str]) -> None:
         """Brings the partitions of these topics to what the image says."""

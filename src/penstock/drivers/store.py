@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from penstock.drivers.loop import Loop
 from penstock.metadata.embedded import EmbeddedStore
 from penstock.metadata.image import Image
-from penstock.metadata.store import Committed, Refused, Transaction
+from penstock.metadata.store import Committed, Event, Refused, Transaction
 
 logger = logging.getLogger(__name__)
 
@@ -16,7 +17,10 @@ Done = Callable[[Committed | Refused], object]
 
 
 class StoreDriver:
-    """The image changes when a transaction is confirmed, then `applied` hears of its topics, then its submitter."""
+    """The image changes when a transaction is confirmed, then `applied` hears of its topics, then its submitter.
+
+    `prepare` may ask for a job on a thread before any of that: what is slow about the events that come next.
+    """
 
     def __init__(
         self,
@@ -24,12 +28,14 @@ class StoreDriver:
         image: Image,
         loop: Loop,
         *,
+        prepare: Callable[[list[Event]], Callable[[], object] | None],
         applied: Callable[[set[str]], object],
         failed: Callable[[str], object],
     ) -> None:
         self._store = store
         self._image = image
         self._loop = loop
+        self._prepare = prepare
         self._applied = applied
         self._failed = failed
         self._waiting: dict[int, Done] = {}
@@ -49,7 +55,7 @@ class StoreDriver:
     def _sync(self) -> None:
         if not self._store.sync_due:
             self._syncing = False
-            self._hand_out()
+            self._hand_out(self._store.take_events())
             return
         position = self._store.journal_position
         self._loop.run_in_thread(self._store.sync, lambda outcome: self._synced(position, outcome))
@@ -59,11 +65,22 @@ class StoreDriver:
             self._failed(f"the metadata journal cannot be synced: {outcome}")
             return
         self._store.synced(position)
-        self._hand_out()
+        events = self._store.take_events()
+        job = self._prepare(events)
+        if job is None:
+            self._prepared(events, None)
+        else:
+            self._loop.run_in_thread(job, partial(self._prepared, events))
+
+    def _prepared(self, events: list[Event], outcome: object) -> None:
+        if isinstance(outcome, BaseException):
+            # Whoever carries the events out meets it again, and knows what it means.
+            logger.warning("what was confirmed could not be prepared: %s", outcome)
+        self._hand_out(events)
         self._sync()
 
-    def _hand_out(self) -> None:
-        for event in self._store.take_events():
+    def _hand_out(self, events: list[Event]) -> None:
+        for event in events:
             if isinstance(event, Committed):
                 self._applied(self._image.apply(event))
             if isinstance(event, Committed | Refused):

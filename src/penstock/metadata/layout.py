@@ -74,6 +74,14 @@ def topic_path(topic: str) -> str:
     return f"{TOPICS}/{topic}"
 
 
+def topic_of(path: str) -> str | None:
+    """The topic whose own node this is; None for every other path."""
+    if not path.startswith(f"{TOPICS}/"):
+        return None
+    name = path[len(TOPICS) + 1 :]
+    return name if name and "/" not in name else None
+
+
 def state_path(topic: str, partition: int) -> str:
     return f"{TOPICS}/{topic}/partitions/{partition}/state"
 

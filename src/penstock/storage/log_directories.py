@@ -42,6 +42,17 @@ class DirectoryState:
         self.cleaner_offsets: dict[TopicPartition, int] = {}
 
 
+class _Prepared:
+    """A partition's directory that is being made on a thread, before its log is created here."""
+
+    __slots__ = ("is_made", "state", "topic_id")
+
+    def __init__(self, state: DirectoryState, topic_id: uuid.UUID) -> None:
+        self.state = state
+        self.topic_id = topic_id
+        self.is_made = False
+
+
 class _Remembered(NamedTuple):
     recovery_points: dict[TopicPartition, int]
     high_watermarks: dict[TopicPartition, int]
@@ -74,6 +85,7 @@ class LogDirectories:
         self.directories: list[DirectoryState] = []
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._home: dict[TopicPartition, DirectoryState] = {}
+        self._prepared: dict[TopicPartition, _Prepared] = {}
         self.offline: dict[str, str] = {}
         """Directories that could not be opened or failed, and why."""
 
@@ -196,6 +208,32 @@ class LogDirectories:
     def get(self, partition: TopicPartition) -> PartitionLog | None:
         return self.logs.get(partition)
 
+    def prepare(self, wanted: Mapping[TopicPartition, uuid.UUID]) -> Callable[[], None] | None:
+        """What is slow about creating these: the returned job makes and syncs their directories, off the loop.
+
+        `create` is then short. What the job could not do, `create` does, and meets the same error.
+        """
+        for partition, topic_id in wanted.items():
+            if partition not in self.logs:
+                self._prepared[partition] = _Prepared(self._choose(None), topic_id)
+        fresh = {partition: self._prepared[partition] for partition in wanted if partition in self._prepared}
+        return partial(self._make_all, fresh) if fresh else None
+
+    def _make_all(self, fresh: Mapping[TopicPartition, _Prepared]) -> None:
+        for partition, prepared in fresh.items():
+            self._make(prepared.state, partition, prepared.topic_id)
+        for state in {prepared.state for prepared in fresh.values()}:
+            self._files.sync_directory(state.path)
+        for prepared in fresh.values():
+            prepared.is_made = True
+
+    def _make(self, state: DirectoryState, partition: TopicPartition, topic_id: uuid.UUID | None) -> None:
+        path = f"{state.path}/{names.partition_directory(partition)}"
+        if not self._files.exists(path):
+            self._files.make_directory(path)
+        if topic_id is not None:
+            checkpoints.write_topic_id(self._files, path, topic_id)
+
     def create(
         self,
         partition: TopicPartition,
@@ -206,14 +244,14 @@ class LogDirectories:
         """A new partition's log, in the named directory or the one with the fewest."""
         assert partition not in self.logs
         check_topic_name(partition.topic)
-        state = self._choose(directory)
+        prepared = self._prepared.pop(partition, None)
+        state = self._choose(directory) if prepared is None or directory is not None else prepared.state
         path = f"{state.path}/{names.partition_directory(partition)}"
         try:
-            if not self._files.exists(path):
-                self._files.make_directory(path)
-            if topic_id is not None:
-                checkpoints.write_topic_id(self._files, path, topic_id)
-            self._files.sync_directory(state.path)
+            is_made = prepared is not None and prepared.is_made and prepared.state is state
+            if prepared is None or not is_made or prepared.topic_id != topic_id:
+                self._make(state, partition, topic_id)
+                self._files.sync_directory(state.path)
             log, _ = load_partition(
                 LoadRequest(partition, path, config, clean=True),
                 self._files,
@@ -235,7 +273,7 @@ class LogDirectories:
             usable = [state for state in usable if state.path == directory]
         if not usable:
             raise StorageError("every log directory is offline" if directory is None else f"{directory} is offline")
-        homes = list(self._home.values())
+        homes = [*self._home.values(), *(prepared.state for prepared in self._prepared.values())]
         return min(usable, key=homes.count)
 
     def home(self, partition: TopicPartition) -> DirectoryState:

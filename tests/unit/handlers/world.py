@@ -138,7 +138,14 @@ class World:
             loop=self.loop,
             waits=(produce, fetch),
         )
-        driver = StoreDriver(self.store, self.image, self.loop, applied=self.follow, failed=self._fail)
+        driver = StoreDriver(
+            self.store,
+            self.image,
+            self.loop,
+            prepare=self.roles.prepare,
+            applied=self.follow,
+            failed=self._fail,
+        )
         self.failed: list[str] = []
         self.failures = Failures(
             self.directories,
