@@ -66,6 +66,9 @@ class _MemoryFile:
     def pread(self, length: int, position: int) -> bytes:
         return bytes(self._inode.data[position : position + length])
 
+    def pread_nowait(self, length: int, position: int) -> bytes | None:
+        return None if self._files.is_cold else self.pread(length, position)
+
     def pwrite(self, data: ReadableBuffer, position: int) -> None:
         self._files.step(f"write {self.path}")
         self._files.check_space(len(data))
@@ -134,6 +137,8 @@ class ForgetfulFiles:
         self.last_step = ""
         self.space_left: int | None = None
         self.now_ms = 1_700_000_000_000
+        self.is_cold = False
+        """Whether every read would wait for the disk."""
 
     # Faults.
     def step(self, what: str) -> None:

@@ -127,6 +127,7 @@ class Broker:
             frame_bytes_max=self.config["socket.request.max.bytes"],
             connections_max=self.config["max.connections"],
             backlog=self.config["socket.listen.backlog.size"],
+            run_in_thread=self._loop.run_in_thread,
         )
         self.endpoints = tuple([await self._server.bind(address) for address in self.config.listeners])
         self._register()

@@ -31,6 +31,9 @@ class File(Protocol):
     def pread(self, length: int, position: int) -> bytes:
         """Up to `length` bytes at `position`; fewer only at the end of the file."""
 
+    def pread_nowait(self, length: int, position: int) -> bytes | bytearray | None:
+        """The same without waiting for the disk; None where that cannot be promised: then `pread`, on a thread."""
+
     def pwrite(self, data: ReadableBuffer, position: int) -> None:
         """All of `data` at `position`, or OSError; after an error the file's tail is unknown."""
 
@@ -109,12 +112,17 @@ class Files(Protocol):
         """Kafka's way of keeping two processes apart; DirectoryLockedError where another holds it."""
 
 
+_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+_PROBE_BYTES = 64 * 1024
+
+
 class _SystemFile:
-    __slots__ = ("_descriptor", "path")
+    __slots__ = ("_can_ask", "_descriptor", "path")
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
         self._descriptor = descriptor
+        self._can_ask = _NOWAIT != 0
 
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
@@ -132,6 +140,27 @@ class _SystemFile:
             parts.append(data)
             have += len(data)
         return b"".join(parts)
+
+    def pread_nowait(self, length: int, position: int) -> bytes | bytearray | None:
+        if not self._can_ask or length <= 0:
+            return None
+        try:
+            if length <= _PROBE_BYTES:
+                buffer = bytearray(length)
+                return buffer if os.preadv(self._descriptor, [buffer], position, _NOWAIT) == length else None
+            # Much faster than reading into a buffer that must be cleared first: a byte of each stretch is asked for.
+            byte = bytearray(1)
+            for probe in (*range(position, position + length, _PROBE_BYTES), position + length - 1):
+                if os.preadv(self._descriptor, [byte], probe, _NOWAIT) == 0:
+                    return None
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
+                raise
+            self._can_ask = False
+            return None
+        return self.pread(length, position)
 
     def pwrite(self, data: ReadableBuffer, position: int) -> None:
         length = len(data)

@@ -2,7 +2,7 @@
 
 Requests are handled as they arrive, many at a time; an answer that is ready early waits for the ones before it. While
 the client does not read, or has too many requests under way, no further request is handled and none is read. Slices of
-files are read a megabyte at a time as the socket drains, so a slow reader costs a megabyte at most.
+files are read a megabyte at a time as the socket drains, so a slow reader costs a megabyte at most; what is not in memory is read on a thread.
 
 Small answers are sent at the end of the loop's turn: a write wakes its client, who would take the processor from the
 requests that wait in the same turn.
@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol, cast
 
 from penstock.base.errors import PenstockError
@@ -72,6 +73,7 @@ class Connection(asyncio.Protocol):
         opened: Callable[[Connection], bool],
         closed: Callable[[Connection], None],
         flush_soon: Callable[[Connection], None],
+        run_in_thread: Callable[[Callable[[], bytes], Callable[[bytes | BaseException], object]], None],
     ) -> None:
         self._dispatch = dispatch
         self._listener = listener
@@ -79,6 +81,8 @@ class Connection(asyncio.Protocol):
         self._opened = opened
         self._closed = closed
         self._flush_soon = flush_soon
+        self._run_in_thread = run_in_thread
+        self._is_reading_file = False
         self._ready: list[bytes] = []
         self._transport: asyncio.Transport
         self.peer: Peer
@@ -235,7 +239,7 @@ class Connection(asyncio.Protocol):
         sending = self._sending
         if sending:
             self.flush()
-        while sending and not self._paused_writing and not self._closing:
+        while sending and not self._paused_writing and not self._closing and not self._is_reading_file:
             part = sending.popleft()
             if isinstance(part, bytes):
                 if part:
@@ -245,10 +249,31 @@ class Connection(asyncio.Protocol):
 
     def _send_slice(self, part: FileSlice) -> None:
         length = min(part.length, READ_BYTES_MAX)
+        data: bytes | bytearray | BaseException | None
         try:
-            data = part.file.pread(length, part.position)
+            data = part.file.pread_nowait(length, part.position)
         except (OSError, ValueError) as error:
-            self.close(f"a log could not be read: {error}")
+            data = error
+        if data is not None:
+            self._send_data(part, data)
+            return
+        # It stays first in the queue: nothing may overtake it.
+        self._sending.appendleft(part)
+        self._is_reading_file = True
+        self._run_in_thread(partial(part.file.pread, length, part.position), self._was_read)
+
+    def _was_read(self, data: bytes | BaseException) -> None:
+        self._is_reading_file = False
+        if self._closing:
+            return
+        self._send_data(self._sending.popleft(), data)  # type: ignore[arg-type]
+        self._pump()
+        self._work_off_backlog()
+
+    def _send_data(self, part: FileSlice, data: bytes | bytearray | BaseException) -> None:
+        length = min(part.length, READ_BYTES_MAX)
+        if isinstance(data, BaseException):
+            self.close(f"a log could not be read: {data}")
             return
         if len(data) < length:
             self.close("a log was cut while it was being sent")

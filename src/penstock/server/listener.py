@@ -48,11 +48,13 @@ class Server:
         frame_bytes_max: int,
         connections_max: int,
         backlog: int,
+        run_in_thread: Callable[[Callable[[], bytes], Callable[[bytes | BaseException], object]], None],
     ) -> None:
         self._dispatch = dispatch
         self._frame_bytes_max = frame_bytes_max
         self._connections_max = connections_max
         self._backlog = backlog
+        self._run_in_thread = run_in_thread
         self._servers: list[asyncio.AbstractServer] = []
         self.connections: set[Connection] = set()
         self._to_flush: list[Connection] = []
@@ -84,6 +86,7 @@ class Server:
             opened=self._opened,
             closed=self.connections.discard,
             flush_soon=self._flush_soon,
+            run_in_thread=self._run_in_thread,
         )
 
     def _flush_soon(self, connection: Connection) -> None:

@@ -24,6 +24,19 @@ class FakeTransport(asyncio.Transport):
         self.reading = True
         self.closed = False
         self.turn_ends: list[Connection] = []
+        self.jobs: list[Callable[[], object]] = []
+
+    def run_in_thread(self, job: Callable[[], Any], done: Callable[[Any], object]) -> None:
+        """Jobs wait here until a test runs them."""
+
+        def run() -> None:
+            try:
+                result = job()
+            except OSError as error:
+                result = error
+            done(result)
+
+        self.jobs.append(run)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written.append(bytes(data))
@@ -54,6 +67,10 @@ class FakeFile:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.reads: list[int] = []
+        self.is_cold = False
+
+    def pread_nowait(self, length: int, position: int) -> bytes | None:
+        return None if self.is_cold else self.pread(length, position)
 
     def pread(self, length: int, position: int) -> bytes:
         self.reads.append(length)
@@ -80,6 +97,7 @@ def connect(dispatch: Callable[[Any, Peer], Outcome], *, may_open: bool = True) 
         opened=lambda _: may_open,
         closed=lambda _: None,
         flush_soon=transport.turn_ends.append,
+        run_in_thread=transport.run_in_thread,
     )
     made.connection_made(transport)
     return made, transport
@@ -190,6 +208,41 @@ def test_a_file_that_shrank_closes_the_connection_rather_than_lie() -> None:
     made, transport = connect(lambda payload, _: [b"head", FileSlice(file, 0, 100)])
     made.data_received(frame(b"a"))
     assert transport.closed
+
+
+def test_what_is_not_in_memory_is_read_on_a_thread_and_nothing_overtakes_it() -> None:
+    file = FakeFile(b"cold" * 10)
+    file.is_cold = True
+    answers: list[Any] = [[b"head", FileSlice(file, 0, 40)], b"after"]
+    made, transport = connect(lambda payload, _: answers.pop(0))
+    made.data_received(frame(b"a") + frame(b"b"))
+    assert transport.sent == b"head"
+    assert file.reads == []
+    (job,) = transport.jobs
+    job()
+    assert transport.sent == b"head" + file.data + b"after"
+    assert not made.is_busy
+
+
+def test_a_cold_slice_larger_than_a_megabyte_comes_piece_by_piece() -> None:
+    file = FakeFile(bytes(READ_BYTES_MAX + 5))
+    file.is_cold = True
+    made, transport = connect(lambda payload, _: [b"", FileSlice(file, 0, READ_BYTES_MAX + 5)])
+    made.data_received(frame(b"a"))
+    while transport.jobs:
+        transport.jobs.pop(0)()
+    assert file.reads == [READ_BYTES_MAX, 5]
+    assert transport.sent == file.data
+
+
+def test_a_client_that_left_during_a_cold_read_is_sent_nothing() -> None:
+    file = FakeFile(b"cold")
+    file.is_cold = True
+    made, transport = connect(lambda payload, _: [b"head", FileSlice(file, 0, 4)])
+    made.data_received(frame(b"a"))
+    made.connection_lost(None)
+    transport.jobs.pop()()
+    assert transport.sent == b"head"
 
 
 @pytest.mark.parametrize("error", [MalformedMessageError("bad"), CloseConnectionError("gone"), RuntimeError("a bug")])

@@ -1,0 +1,60 @@
+"""Reading without waiting gives the same bytes, or nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.base.files import SystemFiles
+
+SIZES = [1, 65_535, 65_536, 65_537, 1 << 20]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_what_was_just_written_is_read_without_waiting_if_the_platform_can_tell(tmp_path: Path, size: int) -> None:
+    data = os.urandom(size + 10)
+    (tmp_path / "f").write_bytes(data)
+    file = SystemFiles().open_read(str(tmp_path / "f"))
+    found = file.pread_nowait(size, 7)
+    assert found is None or bytes(found) == data[7 : 7 + size]
+    assert file.pread(size, 7) == data[7 : 7 + size]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_past_the_end_is_nothing(tmp_path: Path, size: int) -> None:
+    (tmp_path / "f").write_bytes(bytes(size))
+    assert SystemFiles().open_read(str(tmp_path / "f")).pread_nowait(size + 1, 0) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="the platform cannot read without waiting")
+@pytest.mark.parametrize("size", SIZES)
+def test_a_disk_that_would_be_waited_for_gives_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    (tmp_path / "f").write_bytes(bytes(size))
+    file = SystemFiles().open_read(str(tmp_path / "f"))
+
+    def would_wait(*_: Any) -> int:
+        raise BlockingIOError(errno.EAGAIN, "would wait")
+
+    monkeypatch.setattr(os, "preadv", would_wait)
+    assert file.pread_nowait(size, 0) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="the platform cannot read without waiting")
+def test_a_file_system_that_cannot_tell_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "f").write_bytes(b"abc")
+    file = SystemFiles().open_read(str(tmp_path / "f"))
+    asked: list[int] = []
+
+    def cannot(*_: Any) -> int:
+        asked.append(1)
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    monkeypatch.setattr(os, "preadv", cannot)
+    assert [file.pread_nowait(3, 0) for _ in range(2)] == [None, None]
+    assert len(asked) == 1
