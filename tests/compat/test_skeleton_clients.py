@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from tests.compat.skeleton import ServedBroker
+from tests.support.served_broker import ServedBroker
 from tests.support import dump_log, judges
 from tests.support.kafka_jvm import VERSIONS, run_main
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
-from tests.compat.skeleton import ServedBroker
+from tests.support.served_broker import ServedBroker
 from tests.compat.test_skeleton_clients import read_all
 from tests.support.processes import wait_until
 
