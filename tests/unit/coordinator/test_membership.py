@@ -256,6 +256,13 @@ def test_an_assignment_that_cannot_be_written_sends_all_back_to_join(world: Grou
     assert world.group.state is State.PREPARING
 
 
+def test_a_static_member_whose_return_cannot_be_written_is_not_back(world: GroupWorld) -> None:
+    (leader,) = world.stable(instance_id="i")
+    world.failure = MessageTooLargeError("too large")
+    assert world.join(instance_id="i").error is MessageTooLargeError
+    assert world.heartbeat(leader, "i") is None
+
+
 def test_a_group_comes_back_from_its_records(world: GroupWorld) -> None:
     one, two = world.stable(2)
     world.reload()

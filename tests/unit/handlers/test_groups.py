@@ -318,6 +318,35 @@ def test_a_group_whose_partition_is_led_elsewhere_is_not_coordinated_here(world:
     assert beat(world, 4, first) == ErrorCode.not_coordinator
 
 
+def send_commit(world: World) -> Answer:
+    make = shape(COMMIT, 2)
+    partition = make.topics.partitions.make(partition_index=1, committed_offset=9, committed_metadata="")
+    fields = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}
+    topics = (make.topics.make(name="t", partitions=(partition,)),)
+    return world.send(COMMIT, 2, retention_time=timedelta(milliseconds=-1), topics=topics, **fields)
+
+
+def test_a_commit_is_answered_when_it_is_below_the_high_watermark(world: World) -> None:
+    find(world)
+    topic = world.image.topics["__consumer_offsets"]
+    configs = {**world.image.topic_configs[topic.name], "flush.messages": "1"}
+    world.services.topics.submit(world.services.topics.decide_config(topic, configs), lambda error: None)
+    world.loop.turn()
+    waiting = send_commit(world)
+    assert not waiting.is_there, "the record waits for its flush"
+    world.loop.turn()
+    assert waiting.read().topics[0].partitions[0].error_code == ErrorCode.none
+
+
+def test_a_commit_that_cannot_be_written_is_refused_and_changes_nothing(world: World) -> None:
+    find(world)
+    commit(world)
+    for partition in world.partitions.of_topic("__consumer_offsets"):
+        partition.is_leader = False
+    assert commit(world, 2) == [ErrorCode.not_coordinator]
+    assert fetch(world).topics[0].partitions[1].committed_offset == 5
+
+
 def test_offsets_of_a_deleted_topic_are_forgotten(world: World) -> None:
     find(world)
     commit(world)

@@ -132,9 +132,10 @@ class Membership:
         decision.reply(answer, self._returned(group, member, leader_before or "", request))
 
         def failed(error: PenstockError) -> Decision:
-            group.rename(member, before[0])
-            _, member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms = before
             again = Decision()
+            if group.members.get(member_id) is member:
+                group.rename(member, before[0])
+                _, member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms = before
             again.reply(answer, Joined(error, ""))
             return again
 

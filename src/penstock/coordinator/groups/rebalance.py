@@ -143,8 +143,14 @@ class Rebalances:
         if not group.unsynced:
             group.sync_deadline_ms = NEVER_MS
 
+        generation = group.generation
+
         def failed(error: PenstockError) -> Decision:
             again = Decision()
+            if group.state is not State.STABLE or group.generation != generation:
+                # The group went on before the failure was known.
+                again.replies = [(answer, Synced(error)) for _, answer in synced]
+                return again
             group.state, group.state_ms = before_state, before_ms
             for member, answer in synced:
                 member.sync = answer
