@@ -9,6 +9,7 @@ caller decides what forgetting it means (for recovery points: recover from 0).
 from __future__ import annotations
 
 import json
+import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
@@ -27,18 +28,23 @@ class EpochStart(NamedTuple):
     start_offset: int
 
 
+_writing = tuple(threading.Lock() for _ in range(64))
+
+
 def write_atomically(files: Files, path: str, data: bytes) -> None:
+    """Safe from any thread: two writers of one file take turns, and the later one's bytes stay."""
     temporary = path + ".tmp"
-    if files.exists(temporary):
-        files.remove(temporary)
-    file = files.create(temporary)
-    try:
-        file.pwrite(data, 0)
-        file.sync()
-    finally:
-        file.close()
-    files.rename(temporary, path)
-    files.sync_directory(path.rpartition("/")[0])
+    with _writing[hash(path) % len(_writing)]:
+        if files.exists(temporary):
+            files.remove(temporary)
+        file = files.create(temporary)
+        try:
+            file.pwrite(data, 0)
+            file.sync()
+        finally:
+            file.close()
+        files.rename(temporary, path)
+        files.sync_directory(path.rpartition("/")[0])
 
 
 def _write_lines(files: Files, path: str, lines: list[str]) -> None:

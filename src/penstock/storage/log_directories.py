@@ -53,6 +53,14 @@ class _Prepared:
         self.is_made = False
 
 
+class Remaining(NamedTuple):
+    """What is left to do while a directory is opened: gauges (row S16)."""
+
+    logs: int
+    segments: int
+    """To be recovered, of the logs that are being loaded now."""
+
+
 class _Remembered(NamedTuple):
     recovery_points: dict[TopicPartition, int]
     high_watermarks: dict[TopicPartition, int]
@@ -88,25 +96,54 @@ class LogDirectories:
         self._prepared: dict[TopicPartition, _Prepared] = {}
         self.offline: dict[str, str] = {}
         """Directories that could not be opened or failed, and why."""
+        self._left: dict[str, dict[TopicPartition, int]] = {}
+        """Of each directory that was opened: segments left to recover by partition, -1 where it is loaded."""
 
     # Opening.
     def open(self, progress: Callable[[TopicPartition, SegmentReport], None] = lambda _p, _r: None) -> list[LoadReport]:
-        """Locks and loads every directory. One that cannot be used goes offline; with none left it is an error."""
+        """Locks and loads every directory. One that cannot be used goes offline; with none left it is an error.
+
+        `progress` is told of each segment that was recovered, from the thread that did it; `remaining` then counts down.
+        """
         reports: list[LoadReport] = []
-        for path in self._paths:
-            try:
-                reports += self._open_directory(path.rstrip("/") or "/", progress)
-            except OSError as error:
-                self.offline[path] = f"log directory {path} cannot be used: {error}"
+        if len({path.rstrip("/") for path in self._paths}) < len(self._paths):
+            raise LogDirectoryError(f"a log directory is named twice: {', '.join(self._paths)}")
+        try:
+            for path in self._paths:
+                try:
+                    reports += self._open_directory(path.rstrip("/") or "/", progress)
+                except OSError as error:
+                    self.offline[path] = f"log directory {path} cannot be used: {error}"
+        except BaseException:
+            self._let_go()
+            raise
         if not self.directories:
             raise LogDirectoryError("; ".join(self.offline.values()) or "no log directory is configured")
         return reports
+
+    def remaining(self) -> dict[str, Remaining]:
+        """What each directory's opening still has to do; safe to ask from any thread."""
+        return {
+            path: Remaining(
+                sum(1 for segments in left.values() if segments >= 0),
+                sum(max(segments, 0) for segments in left.values()),
+            )
+            for path, left in list(self._left.items())
+        }
+
+    def _let_go(self) -> None:
+        """Unlocks what was opened, without a clean end."""
+        for log in self.logs.values():
+            log.abandon()
+        for state in self.directories:
+            state.lock.release()
+        self.directories, self.logs, self._home = [], {}, {}
 
     def _open_directory(self, path: str, progress: Callable[[TopicPartition, SegmentReport], None]) -> list[LoadReport]:
         files = self._files
         if not files.exists(path):
             files.make_directory(path)
-        elif not files.is_directory(path):
+        elif not files.is_directory(path) and not files.is_directory(path + "/"):  # the second follows a link
             raise LogDirectoryError(f"{path} is not a directory")
         partitions = self._partitions_in(path)
         state = DirectoryState(path, files.lock(f"{path}/{names.LOCK}"))
@@ -121,16 +158,20 @@ class LogDirectories:
             remembered = self._remembered(path)
             state.cleaner_offsets = self._read_offsets(f"{path}/{names.CLEANER_OFFSETS}")
             requests = [self._request(path, partition, state.was_clean, remembered) for partition in partitions]
-            reports = []
+            self._left[path] = {request.partition: 0 for request in requests}
+            loaded = []
             for log, report in self._load(requests, state, progress):
-                self.logs[log.partition] = log
-                self._home[log.partition] = state
-                reports.append(report)
+                loaded.append((log, report))
+                self._left[path][log.partition] = -1
         except BaseException:
+            self._left.pop(path, None)
             state.lock.release()
             raise
+        for log, _ in loaded:
+            self.logs[log.partition] = log
+            self._home[log.partition] = state
         self.directories.append(state)
-        return reports
+        return [report for _, report in loaded]
 
     def _load(
         self,
@@ -140,6 +181,15 @@ class LogDirectories:
     ) -> Iterable[tuple[PartitionLog, LoadReport]]:
         """One partition's segments are spread over the threads, or many partitions: whichever there is more of."""
         spread_partitions = len(requests) > 1
+        left = self._left[state.path]
+
+        def started(partition: TopicPartition, segments: int) -> None:
+            left[partition] = segments
+
+        def recovered(partition: TopicPartition, report: SegmentReport) -> None:
+            left[partition] = max(left[partition] - 1, 0)
+            progress(partition, report)
+
         loads = [
             partial(
                 load_partition,
@@ -150,7 +200,8 @@ class LogDirectories:
                 self._open_files,
                 jobs=InlineJobs() if spread_partitions else self._jobs,
                 draw_jitter_ms=partial(self._jitter_for, request.config),
-                progress=partial(progress, request.partition),
+                started=partial(started, request.partition),
+                progress=partial(recovered, request.partition),
             )
             for request in requests
         ]
@@ -292,6 +343,8 @@ class LogDirectories:
         except OSError as error:
             raise state.health.fail(error) from error
         state.cleaner_offsets.pop(partition, None)
+        # A topic made again under this name must not find the offsets of the old one after a crash.
+        self._checkpoint(state)
         return partial(self._remove_tree, target)
 
     def _remove_tree(self, path: str) -> None:
@@ -302,10 +355,28 @@ class LogDirectories:
     def truncate(self, partition: TopicPartition, offset: int) -> None:
         """Cuts a follower's log. The lower recovery point is on disk before the first byte goes: a crash from then on
         recovers what is half cut, and what is appended over it."""
+        log = self._before_cut(partition, offset)
+        log.truncate(offset)
+        self._after_cut(partition)
+
+    def truncate_fully(self, partition: TopicPartition, offset: int) -> None:
+        """Empties a follower's log, to continue at `offset`. The lower recovery point is on disk first, as in `truncate`."""
+        log = self._before_cut(partition, 0)
+        log.truncate_fully(offset)
+        self._after_cut(partition)
+
+    def _before_cut(self, partition: TopicPartition, offset: int) -> PartitionLog:
         log = self.logs[partition]
         if log.lower_recovery_point(offset):
             self.checkpoint_recovery_points(self._home[partition])
-        log.truncate(offset)
+        return log
+
+    def _after_cut(self, partition: TopicPartition) -> None:
+        """What was clean above the cut is dirty when it is written anew."""
+        state, bound = self._home[partition], self.logs[partition].log.active.base_offset
+        if state.cleaner_offsets.get(partition, 0) > bound:
+            state.cleaner_offsets[partition] = bound
+            self.checkpoint_cleaner_offsets(state)
 
     # Checkpoints.
     def _of(self, state: DirectoryState) -> Mapping[TopicPartition, PartitionLog]:
@@ -340,11 +411,16 @@ class LogDirectories:
         """All four, of every directory that is online."""
         for state in self.directories:
             if state.health.failure is None:
-                self.checkpoint_recovery_points(state)
-                self.checkpoint_high_watermarks(state)
-                self.checkpoint_log_starts(state)
-                if state.cleaner_offsets:
-                    self.checkpoint_cleaner_offsets(state)
+                self._checkpoint(state)
+
+    def _checkpoint(self, state: DirectoryState) -> None:
+        """Starts before recovery points: a raised start raises the recovery point over data that was never flushed, and
+        must be remembered before that data counts as on disk."""
+        self.checkpoint_log_starts(state)
+        self.checkpoint_recovery_points(state)
+        self.checkpoint_high_watermarks(state)
+        if state.cleaner_offsets or self._files.exists(f"{state.path}/{names.CLEANER_OFFSETS}"):
+            self.checkpoint_cleaner_offsets(state)
 
     # Ending.
     def close(self) -> list[str]:
@@ -355,11 +431,7 @@ class LogDirectories:
                 for log in self._of(state).values():
                     remove_files(self._files, log.take_due_deletes(everything=True))
                     log.close()
-                self.checkpoint_recovery_points(state)
-                self.checkpoint_high_watermarks(state)
-                self.checkpoint_log_starts(state)
-                if state.cleaner_offsets:
-                    self.checkpoint_cleaner_offsets(state)
+                self._checkpoint(state)
                 checkpoints.write_clean_marker(self._files, state.path)
             except (OSError, PenstockError) as error:
                 complaints.append(str(error))
