@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from penstock.app.config import BrokerConfig
+from penstock.app.progress import RecoveryProgress
 from penstock.base.clock import SystemClock
 from penstock.base.errors import LogDirectoryError, PenstockError
 from penstock.base.files import SystemFiles
@@ -98,8 +99,9 @@ class Broker:
             logger.warning("%s", complaint)
         for path in self.config.log_directories:
             self._make_parents(path)
-        for report in self._directories.open():
-            logger.info("%s", report)
+        progress = RecoveryProgress(self._clock)
+        for report in self._directories.open(progress.segment):
+            progress.partition(report)
         self._check_directories()
         self._open_store()
         waits = self._make_waits()
@@ -163,6 +165,8 @@ class Broker:
     def _open_store(self) -> None:
         if self._store is None:
             self._store = EmbeddedStore(self._files, self.config.log_directories[0].rstrip("/"), self._clock)
+            if self._store.cut is not None:
+                logger.log(logging.ERROR if self._store.cut.entries_after else logging.WARNING, "%s", self._store.cut)
             self._image.load(self._store.nodes())
 
     @property

@@ -27,6 +27,7 @@ class Loop(Protocol):
 class AsyncioLoop:
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = 4) -> None:
         self._loop = loop
+        self._is_closed = False
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="penstock-work")
 
     def call_soon(self, callback: Callable[[], object]) -> object:
@@ -40,8 +41,11 @@ class AsyncioLoop:
             error = future.exception()
             self._loop.call_soon_threadsafe(done, future.result() if error is None else error)
 
+        if self._is_closed:
+            return
         self._pool.submit(job).add_done_callback(finished)
 
     def close(self) -> None:
-        """Waits for the jobs under way."""
+        """Waits for the jobs under way. One that is asked for from now on is not run: nobody waits for it any more."""
+        self._is_closed = True
         self._pool.shutdown(wait=True)

@@ -41,7 +41,7 @@ class EmbeddedStore:
         self._token = 0
         self._events: deque[tuple[int, Event]] = deque()
         path = f"{directory}/{JOURNAL_NAME}"
-        journal, entries = open_journal(files, path)
+        journal, entries, self.cut = open_journal(files, path)
         for entry in entries:
             self._tree.replay(entry.effects, entry.zxid, entry.wall_ms)
         self._journal = self._rewritten(files, path, journal)

@@ -28,7 +28,27 @@ _BODY = struct.Struct(">qqI")
 _KIND_PATH = struct.Struct(">BH")
 _OWNER_LENGTH = struct.Struct(">qI")
 _COUNTERS = struct.Struct(">qqqqqqq")
+_SEARCH_BYTES = 64 * 1024
 _MADE, _WRITTEN, _REMOVED, _KEPT = 1, 2, 3, 4
+
+
+class Cut(NamedTuple):
+    """What was cut off a journal when it was opened."""
+
+    path: str
+    position: int
+    size_bytes: int
+    entries_after: int
+    """Whole records behind the bad one: a crash leaves none, a disk that rots or another writer does."""
+
+    def __str__(self) -> str:
+        what = f"{self.path}: {self.size_bytes} bytes from byte {self.position} on were cut off and kept as {self.path}.cut"
+        if not self.entries_after:
+            return f"{what} (the last change was not finished)"
+        return (
+            f"{what}: a bad record stands before {self.entries_after} good ones, whose changes to topics and "
+            "configurations are lost; restore the file from a copy if there is one"
+        )
 
 
 class Entry(NamedTuple):
@@ -78,10 +98,9 @@ def _decode(body: bytes) -> Entry:
     return Entry(zxid, wall_ms, tuple(effects))
 
 
-def read_entries(content: bytes) -> tuple[list[Entry], int]:
+def read_entries(content: bytes, position: int = len(HEAD)) -> tuple[list[Entry], int]:
     """The entries that are whole, and where the first that is not begins (the end, if there is none)."""
     entries: list[Entry] = []
-    position = len(HEAD)
     while position + _RECORD.size <= len(content):
         length, checksum = _RECORD.unpack_from(content, position)
         start = position + _RECORD.size
@@ -91,6 +110,20 @@ def read_entries(content: bytes) -> tuple[list[Entry], int]:
         entries.append(_decode(body))
         position = start + length
     return entries, position
+
+
+def _count_after(content: bytes, position: int) -> int:
+    """Whole records behind the bad one at `position`, wherever the next of them begins."""
+    last = len(content) - _RECORD.size - _BODY.size
+    claimed = position + _RECORD.size + int.from_bytes(content[position : position + 4], "big")
+    for start in (claimed, *range(position + 1, position + _SEARCH_BYTES)):
+        if start > last:
+            continue
+        length, checksum = _RECORD.unpack_from(content, start)
+        body = start + _RECORD.size
+        if _BODY.size <= length <= len(content) - body and crc32c(content[body : body + length]) == checksum:
+            return len(read_entries(content, start)[0])
+    return 0
 
 
 class Journal:
@@ -114,27 +147,29 @@ class Journal:
         self._file.close()
 
 
-def open_journal(files: Files, path: str) -> tuple[Journal, list[Entry]]:
-    """Opens or makes the journal. What a crash cut off is put aside first."""
+def open_journal(files: Files, path: str) -> tuple[Journal, list[Entry], Cut | None]:
+    """Opens or makes the journal. What a crash cut off is put aside first, and told."""
     directory = path.rpartition("/")[0]
     if files.exists(path + ".new"):
         files.remove(path + ".new")
     if not files.exists(path):
-        return write_journal(files, path, []), []
+        return write_journal(files, path, []), [], None
     content = files.read(path)
     if content[: len(HEAD)] != HEAD[: len(content)]:
         raise CorruptFileError(path, "is not a metadata journal; move it away, or restore it from a copy")
     if len(content) < len(HEAD):
         files.remove(path)
-        return write_journal(files, path, []), []
+        return write_journal(files, path, []), [], None
     entries, end = read_entries(content)
+    cut = None
     if end < len(content):
+        cut = Cut(path, end, len(content) - end, _count_after(content, end))
         _put_aside(files, path, content[end:])
         files.truncate(path, end)
         files.sync_directory(directory)
     file = files.open(path)
     file.sync()
-    return Journal(file, end), entries
+    return Journal(file, end), entries, cut
 
 
 def write_journal(files: Files, path: str, entries: list[Entry]) -> Journal:

@@ -131,6 +131,44 @@ def test_a_garbled_record_ends_the_journal_and_is_put_aside(tmp_path: Path) -> N
     assert (tmp_path / f"{JOURNAL_NAME}.cut").read_bytes() == bytes(content[kept:])
 
 
+@pytest.mark.parametrize("garbled", [0, 4, 20], ids=["length", "checksum", "body"])
+def test_a_bad_record_in_the_middle_is_told_with_what_was_lost(tmp_path: Path, garbled: int) -> None:
+    store = open_store(tmp_path)
+    ends = []
+    for path in ("/a", "/b", "/c", "/d"):
+        store.submit(create(path))
+        settle(store)
+        ends.append(store.journal_position)
+    store.close()
+    journal = tmp_path / JOURNAL_NAME
+    content = bytearray(journal.read_bytes())
+    content[ends[0] + garbled] ^= 0x55
+    journal.write_bytes(content)
+    again = open_store(tmp_path)
+    assert data_by_path(again).keys() >= {"/a"}
+    assert "/b" not in data_by_path(again)
+    assert again.cut is not None
+    assert (again.cut.position, again.cut.size_bytes, again.cut.entries_after) == (ends[0], ends[3] - ends[0], 2)
+    assert "2 good ones" in str(again.cut)
+    again.close()
+    whole = open_store(tmp_path)
+    assert whole.cut is None
+
+
+def test_a_torn_end_is_told_as_one(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    for path in ("/a", "/b"):
+        store.submit(create(path))
+    settle(store)
+    store.close()
+    journal = tmp_path / JOURNAL_NAME
+    journal.write_bytes(journal.read_bytes()[:-3])
+    again = open_store(tmp_path)
+    assert again.cut is not None
+    assert again.cut.entries_after == 0
+    assert "not finished" in str(again.cut)
+
+
 def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
     (tmp_path / JOURNAL_NAME).write_bytes(b"something else")
     with pytest.raises(CorruptFileError, match="not a metadata journal"):
