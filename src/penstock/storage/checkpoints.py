@@ -12,6 +12,7 @@ import json
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 from penstock.base.errors import CorruptFileError, PenstockError
@@ -28,7 +29,7 @@ class EpochStart(NamedTuple):
     start_offset: int
 
 
-_writing = tuple(threading.Lock() for _ in range(64))
+_writing = tuple(threading.RLock() for _ in range(64))
 
 
 def write_atomically(files: Files, path: str, data: bytes) -> None:
@@ -84,6 +85,14 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
 def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]) -> None:
     lines = [f"{partition.topic} {partition.partition} {offset}" for partition, offset in sorted(offsets.items())]
     _write_lines(files, path, lines)
+
+
+def drop_offset(files: Files, path: str, partition: TopicPartition) -> None:
+    """Takes one partition out of a checkpoint, where it can be read and names it."""
+    with _writing[hash(path) % len(_writing)], suppress(CorruptFileError):
+        offsets = read_offsets(files, path)
+        if offsets.pop(partition, None) is not None:
+            write_offsets(files, path, offsets)
 
 
 def read_epochs(files: Files, path: str) -> list[EpochStart]:

@@ -96,6 +96,8 @@ class LogDirectories:
         self._prepared: dict[TopicPartition, _Prepared] = {}
         self.offline: dict[str, str] = {}
         """Directories that could not be opened or failed, and why."""
+        self._to_forget: dict[TopicPartition, DirectoryState] = {}
+        """Deleted, and still named in that directory's checkpoints, until the job that `delete` gave has run."""
         self._left: dict[str, dict[TopicPartition, int]] = {}
         """Of each directory that was opened: segments left to recover by partition, -1 where it is loaded."""
 
@@ -299,6 +301,8 @@ class LogDirectories:
         state = self._choose(directory) if prepared is None or directory is not None else prepared.state
         path = f"{state.path}/{names.partition_directory(partition)}"
         try:
+            if partition in self._to_forget:
+                self._forget(self._to_forget[partition], partition)
             is_made = prepared is not None and prepared.is_made and prepared.state is state
             if prepared is None or not is_made or prepared.topic_id != topic_id:
                 self._make(state, partition, topic_id)
@@ -343,9 +347,18 @@ class LogDirectories:
         except OSError as error:
             raise state.health.fail(error) from error
         state.cleaner_offsets.pop(partition, None)
-        # A topic made again under this name must not find the offsets of the old one after a crash.
-        self._checkpoint(state)
-        return partial(self._remove_tree, target)
+        self._to_forget[partition] = state
+        return partial(self._finish_delete, state, partition, target)
+
+    def _finish_delete(self, state: DirectoryState, partition: TopicPartition, path: str) -> None:
+        self._forget(state, partition)
+        self._remove_tree(path)
+
+    def _forget(self, state: DirectoryState, partition: TopicPartition) -> None:
+        """A topic made again under this name must not find the offsets of the old one after a crash. On any thread."""
+        for name in (names.LOG_STARTS, names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.CLEANER_OFFSETS):
+            checkpoints.drop_offset(self._files, f"{state.path}/{name}", partition)
+        self._to_forget.pop(partition, None)
 
     def _remove_tree(self, path: str) -> None:
         for name in self._files.list(path):

@@ -187,7 +187,8 @@ def test_a_raised_start_does_not_hide_unflushed_data_when_its_checkpoint_is_cut(
     assert offsets_of(log) == list(range(log.log_start_offset, log.end_offset))
 
 
-def test_a_topic_made_again_does_not_find_the_offsets_of_the_old_one_after_a_crash() -> None:
+@pytest.mark.parametrize("when", ["at once", "after the job", "before the job"])
+def test_a_topic_made_again_does_not_find_the_offsets_of_the_old_one_after_a_crash(when: str) -> None:
     # KAFKA-1819's kin: its recovery point hid torn segments, its start emptied the new log.
     files, made = opened()
     log = made.create(T, small_config())
@@ -196,8 +197,12 @@ def test_a_topic_made_again_does_not_find_the_offsets_of_the_old_one_after_a_cra
     log.delete_records(25)
     made.directories[0].cleaner_offsets[T] = 20
     made.checkpoint()
-    made.delete(T)()
+    job = made.delete(T)
+    if when == "after the job":
+        job()
     fill(made.create(T, small_config()), 5)
+    if when == "before the job":
+        job()
     kill(files)
     made = directories(files)
     (report,) = made.open()
