@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from tests.support.served_broker import ServedBroker
 from tests.support import dump_log, judges
 from tests.support.kafka_jvm import VERSIONS, run_main
 from tests.support.processes import wait_until
+from tests.support.served_broker import ServedBroker
 
 QUICK = {"group_initial_rebalance_delay_ms": "0", "offsets_topic_num_partitions": "3"}
 

@@ -245,6 +245,7 @@ class GroupDriver:
 
     def _loaded(self, led: LedShard, replay: Replay) -> None:
         led.is_loaded = True
+        led.written_end = replay.next_offset
         if replay.passed_over:
             logger.warning("%s: %d records passed over", led.partition.topic_partition, replay.passed_over)
         self.run(led, led.shard.loaded())
