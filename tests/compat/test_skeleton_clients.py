@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from tests.support.served_broker import ServedBroker
 from tests.support import dump_log, judges
 from tests.support.kafka_jvm import VERSIONS, run_main
+from tests.support.served_broker import ServedBroker
 
 
 def read_all(servers: str, topic: str, count: int, partition: int = 0, **config: str) -> list[Message]:

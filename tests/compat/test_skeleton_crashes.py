@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
-from tests.support.served_broker import ServedBroker
 from tests.compat.test_skeleton_clients import read_all
 from tests.support.processes import wait_until
+from tests.support.served_broker import ServedBroker
 
 PARTITION = 0
 

@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 from tools.java import ensure_java_home
 
 from pyspark_penstock.session import make_session
-from tests.support.served_broker import ServedBroker
 from tests.support import judges
 from tests.support.kafka_directories import KafkaDirectory
 from tests.support.kafka_jvm import KafkaBroker
+from tests.support.served_broker import ServedBroker
 
 
 @pytest.fixture(scope="session")
