@@ -9,6 +9,7 @@ from functools import partial
 from penstock.drivers.loop import Loop
 from penstock.metadata.embedded import EmbeddedStore
 from penstock.metadata.image import Image
+from penstock.metadata.journal import Journal
 from penstock.metadata.store import Committed, Event, Refused, Transaction
 
 logger = logging.getLogger(__name__)
@@ -54,11 +55,30 @@ class StoreDriver:
 
     def _sync(self) -> None:
         if not self._store.sync_due:
-            self._syncing = False
+            rewrite = self._store.begin_rewrite()
+            if rewrite is None:
+                self._syncing = False
+            else:
+                self._loop.run_in_thread(rewrite, self._drafted)
             self._hand_out(self._store.take_events())
             return
         position = self._store.journal_position
         self._loop.run_in_thread(self._store.sync, lambda outcome: self._synced(position, outcome))
+
+    def _drafted(self, outcome: Journal | BaseException) -> None:
+        """A new journal stands beside the old one. What is submitted meanwhile is confirmed after it took its place."""
+        if isinstance(outcome, BaseException):
+            logger.warning("the metadata journal could not be written anew, and goes on as it is: %s", outcome)
+            self._store.drop_rewrite()
+            self._sync()
+            return
+        try:
+            place = self._store.swap_journal(outcome)
+        except OSError as error:
+            self._failed(f"the metadata journal cannot be written: {error}")
+            return
+        position = self._store.journal_position
+        self._loop.run_in_thread(place, lambda placed: self._synced(position, placed))
 
     def _synced(self, position: int, outcome: BaseException | None) -> None:
         if outcome is not None:

@@ -8,10 +8,12 @@ The one session ends with the process: on opening, ephemeral nodes of earlier on
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 
 from penstock.base.clock import Clock
 from penstock.base.files import Files
-from penstock.metadata.journal import Entry, Journal, open_journal, write_journal
+from penstock.metadata.journal import Entry, Journal, draft_journal, open_journal, place_journal, write_journal
 from penstock.metadata.store import (
     Answered,
     Committed,
@@ -40,7 +42,13 @@ class EmbeddedStore:
         self._tree = Tree()
         self._token = 0
         self._events: deque[tuple[int, Event]] = deque()
-        path = f"{directory}/{JOURNAL_NAME}"
+        self._files = files
+        self._path = path = f"{directory}/{JOURNAL_NAME}"
+        self._earlier_bytes = 0
+        """What the journals before this one count for in positions, which never fall."""
+        self._since: list[Entry] | None = None
+        """What was appended since a rewrite began; None where none is under way."""
+        self._is_unplaced = False
         journal, entries, self.cut = open_journal(files, path)
         for entry in entries:
             self._tree.replay(entry.effects, entry.zxid, entry.wall_ms)
@@ -49,12 +57,59 @@ class EmbeddedStore:
         self._end_earlier_sessions()
 
     def _rewritten(self, files: Files, path: str, journal: Journal) -> Journal:
-        snapshot = tuple(self._tree.walk())
-        size = sum(len(node.path) + len(node.data) + 80 for node in snapshot)
-        if journal.position < max(REWRITE_BYTES_MIN, REWRITE_FACTOR * size):
+        whole = self._whole_tree(journal.position)
+        if whole is None:
             return journal
         journal.close()
-        return write_journal(files, path, [Entry(self._tree.zxid, self._clock.wall_ms(), snapshot)])
+        return write_journal(files, path, [whole])
+
+    def _whole_tree(self, journal_bytes: int) -> Entry | None:
+        """The tree as one entry, where a journal of this size has outgrown it."""
+        snapshot = tuple(self._tree.walk())
+        size = sum(len(node.path) + len(node.data) + 80 for node in snapshot)
+        self._rewrite_at_bytes = max(REWRITE_BYTES_MIN, REWRITE_FACTOR * size)
+        if journal_bytes < self._rewrite_at_bytes:
+            return None
+        return Entry(self._tree.zxid, self._clock.wall_ms(), snapshot)
+
+    # A rewrite while the store is in use: begin (loop), draft (thread), swap (loop), place (thread), synced (loop).
+    def begin_rewrite(self) -> Callable[[], Journal] | None:
+        """Where the journal has outgrown the tree: a job that drafts a new one on any thread, for `swap_journal`."""
+        if self._since is not None or self._journal.position < self._rewrite_at_bytes:
+            return None
+        whole = self._whole_tree(self._journal.position)
+        if whole is None:
+            return None
+        self._since = []
+        return partial(draft_journal, self._files, self._path, [whole])
+
+    def drop_rewrite(self) -> None:
+        """The draft could not be written: the journal goes on as it is, and is tried again at twice its size."""
+        self._since = None
+        self._rewrite_at_bytes = 2 * self._journal.position
+
+    def swap_journal(self, draft: Journal) -> Callable[[], None]:
+        """Appends go to the draft from now on. Nothing of it is confirmed before the returned job has put it in place,
+        and `synced` was called with the position at which this returned."""
+        assert self._since is not None
+        end = self.journal_position
+        for entry in self._since:
+            draft.append(entry)
+        self._since = None
+        old, self._journal = self._journal, draft
+        self._earlier_bytes = end - draft.position
+        self._is_unplaced = True
+
+        def place() -> None:
+            self._place()
+            old.close()
+
+        return place
+
+    def _place(self) -> None:
+        self._journal.sync()
+        place_journal(self._files, self._path)
+        self._is_unplaced = False
 
     def _end_earlier_sessions(self) -> None:
         paths = self._tree.ephemerals(None)
@@ -66,12 +121,12 @@ class EmbeddedStore:
 
     @property
     def journal_position(self) -> int:
-        return self._journal.position
+        return self._earlier_bytes + self._journal.position
 
     @property
     def sync_due(self) -> bool:
         """Whether events wait for a sync."""
-        return self.synced_position < self._journal.position
+        return self.synced_position < self.journal_position
 
     def submit(self, request: Transaction | Read) -> int:
         self._token += 1
@@ -81,20 +136,24 @@ class EmbeddedStore:
             return token
         now_ms = self._clock.wall_ms()
         outcome = self._tree.commit(request, SESSION, now_ms)
-        position = self._journal.position
+        position = self.journal_position
         if isinstance(outcome, Refusal):
             self._events.append((position, Refused(token=token, index=outcome.index, error=outcome.error)))
             return token
         results, effects = outcome
         if effects:
-            position = self._journal.append(Entry(self._tree.zxid, now_ms, effects))
+            entry = Entry(self._tree.zxid, now_ms, effects)
+            self._journal.append(entry)
+            position = self.journal_position
+            if self._since is not None:
+                self._since.append(entry)
         for fired in self._tree.fire(effects):
             self._events.append((position, Watched(path=fired.path, change=fired.change)))
         self._events.append((position, Committed(token=token, transaction=request, results=results)))
         return token
 
     def _read(self, request: Read, token: int) -> None:
-        position = self._journal.position
+        position = self.journal_position
         try:
             result = self._tree.read(request, SESSION)
         except StoreError as error:
@@ -122,4 +181,6 @@ class EmbeddedStore:
 
     def close(self) -> None:
         self._journal.sync()
+        if self._is_unplaced:
+            self._place()
         self._journal.close()

@@ -174,6 +174,13 @@ def open_journal(files: Files, path: str) -> tuple[Journal, list[Entry], Cut | N
 
 def write_journal(files: Files, path: str, entries: list[Entry]) -> Journal:
     """Writes a journal anew, beside the old one, and puts it in its place in one step. Syncs: not on an event loop."""
+    journal = draft_journal(files, path, entries)
+    place_journal(files, path)
+    return journal
+
+
+def draft_journal(files: Files, path: str, entries: list[Entry]) -> Journal:
+    """Writes and syncs a journal beside the one at `path`, which stays the one that counts. Not on an event loop."""
     temporary = path + ".new"
     if files.exists(temporary):
         files.remove(temporary)
@@ -181,9 +188,13 @@ def write_journal(files: Files, path: str, entries: list[Entry]) -> Journal:
     content = HEAD + b"".join(map(encode, entries))
     file.pwrite(content, 0)
     file.sync()
-    files.rename(temporary, path)
-    files.sync_directory(path.rpartition("/")[0])
     return Journal(file, len(content))
+
+
+def place_journal(files: Files, path: str) -> None:
+    """Puts a synced draft in the place of the journal at `path`. Not on an event loop."""
+    files.rename(path + ".new", path)
+    files.sync_directory(path.rpartition("/")[0])
 
 
 def _put_aside(files: Files, path: str, tail: bytes) -> None:

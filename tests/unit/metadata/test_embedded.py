@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.forgetful_files import Cut, ForgetfulFiles
 
 from penstock.base.clock import ManualClock
 from penstock.base.errors import CorruptFileError
@@ -153,6 +154,95 @@ def test_a_bad_record_in_the_middle_is_told_with_what_was_lost(tmp_path: Path, g
     again.close()
     whole = open_store(tmp_path)
     assert whole.cut is None
+
+
+def rewrite_steps(store: EmbeddedStore) -> list[str]:
+    """Begins a rewrite with a submission in each gap; the paths submitted."""
+    draft = store.begin_rewrite()
+    assert draft is not None
+    store.submit(create("/while-drafted"))
+    made = draft()
+    store.submit(create("/before-swap"))
+    place = store.swap_journal(made)
+    position = store.journal_position
+    store.submit(create("/after-swap"))
+    assert store.take_events() == []
+    place()
+    store.synced(position)
+    return ["/while-drafted", "/before-swap", "/after-swap"]
+
+
+def test_a_journal_is_written_anew_while_the_store_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "REWRITE_BYTES_MIN", 2000)
+    store = open_store(tmp_path)
+    assert store.begin_rewrite() is None
+    store.submit(create("/a"))
+    for number in range(100):
+        store.submit(Transaction(operations=(SetData(path="/a", data=b"%d" % number),)))
+    settle(store)
+    before = (tmp_path / JOURNAL_NAME).stat().st_size
+    paths = rewrite_steps(store)
+    assert [event.token for event in store.take_events() if isinstance(event, Committed)] == [102, 103]
+    assert [event.token for event in settle(store) if isinstance(event, Committed)] == [104]
+    assert (tmp_path / JOURNAL_NAME).stat().st_size < before / 2
+    assert store.begin_rewrite() is None
+    nodes = store.nodes()
+    store.close()
+    again = open_store(tmp_path)
+    assert again.nodes() == nodes
+    assert {"/a", *paths} <= data_by_path(again).keys()
+
+
+def test_what_was_confirmed_survives_a_power_cut_at_every_step_of_a_rewrite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "REWRITE_BYTES_MIN", 2000)
+
+    def until(step: int | None) -> tuple[ForgetfulFiles, set[str], int]:
+        files = ForgetfulFiles()
+        files.make_directory("/d")
+        files.sync_directory("")
+        store = EmbeddedStore(files, "/d", ManualClock())
+        store.submit(create("/a"))
+        for number in range(100):
+            store.submit(Transaction(operations=(SetData(path="/a", data=b"%d" % number),)))
+        settle(store)
+        first = files.steps
+        confirmed = {"/a"}
+        files.fail_at = None if step is None else first + step
+        try:
+            rewrite_steps(store)
+            confirmed |= {"/while-drafted", "/before-swap"}
+            settle(store)
+            confirmed.add("/after-swap")
+        except Cut:
+            pass
+        return files, confirmed, files.steps - first
+
+    steps = until(None)[2]
+    assert steps > 5
+    for step in range(steps + 1):
+        files, confirmed, _ = until(step)
+        files.forget_everything_unsynced()
+        again = EmbeddedStore(files, "/d", ManualClock())
+        assert confirmed <= data_by_path(again).keys()
+        assert data_by_path(again)["/a"] == b"99"
+        assert again.cut is None
+
+
+def test_an_end_between_swap_and_place_keeps_what_was_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "REWRITE_BYTES_MIN", 100)
+    store = open_store(tmp_path)
+    for path in ("/a", "/b", "/c", "/d"):
+        store.submit(create(path))
+        store.submit(Transaction(operations=(SetData(path=path, data=bytes(400)), SetData(path=path, data=b""))))
+    settle(store)
+    draft = store.begin_rewrite()
+    assert draft is not None
+    store.swap_journal(draft())
+    store.submit(create("/late"))
+    store.close()
+    assert "/late" in data_by_path(open_store(tmp_path))
 
 
 def test_a_torn_end_is_told_as_one(tmp_path: Path) -> None:
