@@ -59,6 +59,10 @@ class TimeIndex(IndexFile):
         self._newest = timestamp
         return True
 
+    def open_active(self, bytes_max: int) -> None:
+        super().open_active(bytes_max)
+        self._newest = None  # the file may have been emptied since
+
     def truncate_entries(self, entries: int) -> None:
         super().truncate_entries(entries)
         self._newest = None
