@@ -10,22 +10,20 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from penstock.base.clock import Clock
+from penstock.base.errors import CorruptFileError
 from penstock.base.files import Files
 from penstock.storage.cleaner import CompactionJob, CompactionResult, Source
 from penstock.storage.compaction import CleanRange, CompactionFacts, group_segments, plan_range
 from penstock.storage.partition_log import PartitionLog
 from penstock.storage.retention import SegmentFacts, plan_retention
+from penstock.storage.segment import Segment
+from penstock.storage.time_index import NO_TIMESTAMP
 
 
 def retain(log: PartitionLog, clock: Clock) -> int:
     """Applies retention; how many segments went."""
     segments = [
-        SegmentFacts(
-            segment.base_offset,
-            segment.size_bytes,
-            segment.largest.timestamp if segment.largest.timestamp >= 0 else segment.modified_ms(),
-        )
-        for segment in log.log.segments
+        SegmentFacts(segment.base_offset, segment.size_bytes, _newest_ms(segment)) for segment in log.log.segments
     ]
     plan = plan_retention(
         segments,
@@ -39,6 +37,15 @@ def retain(log: PartitionLog, clock: Clock) -> int:
         log.roll()
     log.remove_segments(plan.bases)
     return len(plan.bases)
+
+
+def _newest_ms(segment: Segment) -> int:
+    """The age that counts; of a segment without timestamps, or that cannot be read, its file's: it must go one day too."""
+    try:
+        largest = segment.largest.timestamp
+    except CorruptFileError:
+        largest = NO_TIMESTAMP
+    return largest if largest >= 0 else segment.modified_ms()
 
 
 def remove_files(files: Files, paths: Iterable[str]) -> None:

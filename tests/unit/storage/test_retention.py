@@ -206,6 +206,19 @@ def test_a_segment_without_timestamps_ages_by_its_file() -> None:
     assert retain(world.log, world.clock) == 1
 
 
+def test_a_segment_that_cannot_be_read_goes_by_its_file_and_holds_nobody_up() -> None:
+    world = filled_world(retention_ms=5000)
+    world.close()
+    files = world.files
+    files.open("/data/t-0/00000000000000000000.log").pwrite(b"\7" * 61, 0)
+    for kind in (".index", ".timeindex"):
+        files.remove(f"/data/t-0/00000000000000000000{kind}")
+    world.open()
+    world.clock.set_wall(files.now_ms + 5001)
+    assert retain(world.log, world.clock) >= 1
+    assert world.log.log.segments[0].base_offset > 0
+
+
 def test_a_clock_that_jumps_back_between_roll_and_retention_deletes_nothing_and_breaks_nothing() -> None:
     world = filled_world(retention_ms=5000)
     world.clock.set_wall(T0 - 10**9)

@@ -1,0 +1,555 @@
+"""One partition's log: offsets, transactions, failures, durability (rows S10 to S14, S20, S21, pitfalls 1, 3, 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.support.forgetful_files import ForgetfulFiles
+from tests.support.log_checks import check_log, rows_of
+from tests.support.log_world import kill, strict_power_cut
+from tests.unit.storage.disk import (
+    PATH,
+    T0,
+    batch_at,
+    fail_when,
+    listing,
+    marker,
+    new_disk,
+    open_log,
+    path_of,
+    produced,
+    records,
+    small_config,
+)
+
+from penstock.base.clock import ManualClock
+from penstock.base.errors import (
+    InvalidTxnStateError,
+    OffsetOutOfRangeError,
+    OutOfOrderSequenceError,
+    PenstockError,
+    StorageError,
+    TransactionCoordinatorFencedError,
+)
+from penstock.records.batch import scan
+from penstock.storage.partition_log import Bound, PartitionLog
+from penstock.storage.producer_state import Origin
+from penstock.storage.transaction_index import AbortedTransaction
+from penstock.storage.upkeep import retain
+
+EVERYTHING = 10**6
+
+
+def a_log(files: ForgetfulFiles | None = None, **config: object) -> PartitionLog:
+    return open_log(files or new_disk(), config=small_config(**config))[0]
+
+
+def put(log: PartitionLog, count: int = 1, *, commit: bool = True, **producer: int) -> int:
+    """Appends, and moves the high watermark with it."""
+    offset = log.append_as_leader(produced(records(count), **producer), leader_epoch=0).base_offset  # type: ignore[arg-type]
+    if commit:
+        log.set_high_watermark(log.end_offset)
+    return offset
+
+
+def put_in_transaction(log: PartitionLog, producer_id: int, sequence: int, *, commit: bool = True) -> int:
+    data = produced(producer_id=producer_id, sequence=sequence, transactional=True)
+    offset = log.append_as_leader(data, leader_epoch=0).base_offset
+    if commit:
+        log.set_high_watermark(log.end_offset)
+    return offset
+
+
+def end(
+    log: PartitionLog, producer_id: int, *, commit: bool, coordinator_epoch: int = 0, replicated: bool = True
+) -> int:
+    data = marker(producer_id, commit=commit, coordinator_epoch=coordinator_epoch)
+    offset = log.append_as_leader(data, leader_epoch=0, origin=Origin.COORDINATOR).base_offset
+    if replicated:
+        log.set_high_watermark(log.end_offset)
+    return offset
+
+
+def read(log: PartitionLog, offset: int, bound: Bound) -> tuple[list[int], list[AbortedTransaction] | None]:
+    result = log.read(offset, bytes_max=EVERYTHING, bound=bound)
+    found = [] if result.slice is None else [batch.base_offset for batch in scan(result.slice.read()).batches]
+    return found, result.aborted
+
+
+# Offsets (S12).
+def test_the_high_watermark_moves_forwards_only_and_not_past_the_end() -> None:
+    log = a_log()
+    put(log, 3, commit=False)
+    assert log.set_high_watermark(2)
+    assert not log.set_high_watermark(1)
+    assert log.high_watermark == 2
+    assert log.set_high_watermark(100)
+    assert log.high_watermark == 3
+
+
+def test_the_offsets_keep_their_order_through_everything() -> None:
+    log = a_log(segment_bytes=300, retention_ms=-1)
+    clock = ManualClock()
+
+    def in_order() -> None:
+        assert log.log_start_offset <= log.recovery_point <= log.end_offset
+        assert log.log_start_offset <= log.last_stable_offset <= log.high_watermark <= log.end_offset
+
+    for step in (
+        lambda: put(log, 5),
+        lambda: put_in_transaction(log, 7, 0),
+        lambda: put(log, 5),
+        lambda: log.delete_records(8),
+        lambda: retain(log, clock),
+        log.flush,
+        lambda: end(log, 7, commit=True),
+        lambda: log.truncate(9),
+        lambda: put(log, 5),
+        lambda: log.delete_records(log.high_watermark),
+        lambda: log.truncate(3),
+        lambda: put(log, 2),
+        lambda: log.truncate_fully(40),
+        lambda: put(log, 2),
+    ):
+        step()
+        in_order()
+
+
+def test_a_read_names_the_valid_range_when_it_is_outside_of_it() -> None:
+    log = a_log()
+    put(log, 5)
+    log.delete_records(2)
+    for offset in (-1, 0, 1, 6, 2**62):
+        with pytest.raises(OffsetOutOfRangeError, match=r"\[2, 5\]") as refusal:
+            log.read(offset, bytes_max=100)
+        assert (refusal.value.log_start_offset, refusal.value.end_offset) == (2, 5)
+    assert log.read(5, bytes_max=100).slice is None, "the end is a good place to wait"
+
+
+def test_each_bound_shows_what_it_may() -> None:
+    log = a_log(segment_bytes=10**6)
+    put(log)
+    put_in_transaction(log, 7, 0)
+    put(log)
+    put(log, commit=False)
+    assert read(log, 0, Bound.LOG_END) == ([0, 1, 2, 3], None)
+    assert read(log, 0, Bound.HIGH_WATERMARK) == ([0, 1, 2], None)
+    assert read(log, 0, Bound.LAST_STABLE) == ([0], [])
+    result = log.read(0, bytes_max=100)
+    assert (result.high_watermark, result.last_stable_offset, result.log_start_offset) == (3, 1, 0)
+
+
+# Transactions (S9, S12).
+def test_an_answer_to_a_committed_read_always_has_a_list_even_an_empty_one() -> None:
+    # KAFKA-5376
+    log = a_log()
+    assert log.read(0, bytes_max=100, bound=Bound.LAST_STABLE).aborted == []
+    put_in_transaction(log, 7, 0)
+    assert log.read(0, bytes_max=100, bound=Bound.LAST_STABLE).aborted == []
+    assert log.read(0, bytes_max=100, bound=Bound.HIGH_WATERMARK).aborted is None
+
+
+def test_a_committed_read_lists_the_aborted_transactions_in_what_it_got() -> None:
+    log = a_log(segment_bytes=10**6)
+    put_in_transaction(log, 7, 0)
+    put_in_transaction(log, 8, 0)
+    end(log, 7, commit=False)
+    end(log, 8, commit=True)
+    put_in_transaction(log, 7, 1)
+    end(log, 7, commit=False)
+    first, second = AbortedTransaction(7, 0, 2, 1), AbortedTransaction(7, 4, 5, 6)
+    assert read(log, 0, Bound.LAST_STABLE) == ([0, 1, 2, 3, 4, 5], [first, second])
+    assert read(log, 3, Bound.LAST_STABLE)[1] == [second]
+    assert log.aborted_transactions(0, 4) == [first]
+
+
+def test_aborted_transactions_are_found_in_the_segment_of_their_marker() -> None:
+    log = a_log(segment_bytes=200)
+    put_in_transaction(log, 7, 0)
+    for _ in range(6):
+        put(log)
+    end(log, 7, commit=False)
+    assert len(log.log.segments) > 2
+    assert [entry.producer_id for entry in log.aborted_transactions(0, 1)] == [7]
+
+
+def test_the_stable_offset_waits_for_the_marker_to_be_replicated() -> None:
+    log = a_log()
+    put_in_transaction(log, 7, 0)
+    end(log, 7, commit=True, replicated=False)
+    assert log.last_stable_offset == 0
+    log.set_high_watermark(log.end_offset)
+    assert log.last_stable_offset == 2
+
+
+def test_empty_transactions_leave_no_entries() -> None:
+    # KAFKA-10702
+    files = new_disk()
+    log = a_log(files)
+    for _ in range(5):
+        end(log, 7, commit=False)
+    assert log.aborted_transactions(0, log.end_offset) == []
+    assert not [name for name in listing(files) if name.endswith(".txnindex")]
+
+
+def test_a_transaction_index_that_cannot_be_written_freezes_the_stable_offset_and_gives_no_offset_twice() -> None:
+    # KAFKA-7866
+    files = new_disk()
+    log = a_log(files)
+    put_in_transaction(log, 7, 0)
+    fail_when(files, lambda what: ".txnindex" in what)
+    with pytest.raises(StorageError):
+        end(log, 7, commit=False, replicated=False)
+    assert log.end_offset == 2, "the marker's bytes are there, and so is its offset"
+    log._high_watermark = log.log.end
+    assert log.last_stable_offset == 0, "nobody may read what nobody can tell to be aborted"
+    with pytest.raises(StorageError):
+        put(log)
+    kill(files)
+    fail_when(files, lambda _what: False)
+    log, _ = open_log(files, high_watermark=2)
+    assert [entry.last_offset for entry in log.aborted_transactions(0, 2)] == [1], "recovery writes the entry"
+    assert (log.end_offset, log.last_stable_offset) == (2, 2)
+
+
+def test_a_marker_of_an_older_coordinator_is_refused_and_nothing_is_written() -> None:
+    # KAFKA-9144
+    log = a_log()
+    put_in_transaction(log, 7, 0)
+    end(log, 7, commit=True, coordinator_epoch=5)
+    put_in_transaction(log, 7, 1)
+    with pytest.raises(TransactionCoordinatorFencedError):
+        end(log, 7, commit=True, coordinator_epoch=4)
+    assert log.end_offset == 3
+    assert log.last_stable_offset == 2
+
+
+def test_a_truncated_marker_opens_its_transaction_again() -> None:
+    log = a_log()
+    put_in_transaction(log, 7, 0)
+    put(log)
+    end(log, 7, commit=False)
+    assert log.last_stable_offset == 3
+    log.truncate(2)
+    log.set_high_watermark(2)
+    assert log.last_stable_offset == 0
+    assert log.aborted_transactions(0, 10) == []
+
+
+# Duplicates and producers (S10).
+def test_a_duplicate_is_answered_with_the_first_answers_offsets_and_not_written() -> None:
+    # KAFKA-14034
+    log = a_log()
+    first = log.append_as_leader(produced(records(3), producer_id=7, sequence=0), leader_epoch=0)
+    put(log)
+    again = log.append_as_leader(produced(records(3), producer_id=7, sequence=0), leader_epoch=1)
+    assert again.duplicate
+    assert (again.base_offset, again.last_offset) == (first.base_offset, first.last_offset) == (0, 2)
+    assert log.end_offset == 4
+    assert log.leader_epochs.latest == 0
+
+
+def test_a_duplicate_is_recognised_after_a_crash_too() -> None:
+    files = new_disk()
+    log = a_log(files)
+    for number in range(8):
+        put(log, producer_id=7, sequence=number)
+    kill(files)
+    log, _ = open_log(files)
+    for number in range(3, 8):
+        again = log.append_as_leader(produced(producer_id=7, sequence=number), leader_epoch=0)
+        assert (again.duplicate, again.base_offset) == (True, number)
+    with pytest.raises(OutOfOrderSequenceError):
+        log.append_as_leader(produced(producer_id=7, sequence=2), leader_epoch=0)
+
+
+def test_a_refused_append_leaves_the_producers_as_they_were() -> None:
+    # KAFKA-6683
+    log = a_log()
+    put_in_transaction(log, 7, 0)
+    known = log.producers.get(7)
+    assert known is not None
+    before = known.state()
+    for data in (
+        produced(producer_id=7, sequence=5),
+        produced(producer_id=7, sequence=1),
+        produced(records(size=10**4)),
+    ):
+        with pytest.raises(PenstockError):
+            log.append_as_leader(data, leader_epoch=0)
+    with pytest.raises(InvalidTxnStateError):
+        log.append_as_leader(produced(producer_id=7, sequence=1), leader_epoch=0)
+    assert known.state() == before
+    assert log.end_offset == 1
+
+
+def test_a_failed_write_leaves_the_producers_as_they_were() -> None:
+    # KAFKA-6683
+    files = new_disk()
+    log = a_log(files)
+    put(log, producer_id=7)
+    fail_when(files, lambda what: what.startswith("write"))
+    with pytest.raises(StorageError):
+        put(log, producer_id=7, sequence=1)
+    known = log.producers.get(7)
+    assert known is not None
+    assert (known.last_sequence, log.end_offset) == (0, 1)
+
+
+def test_any_first_sequence_is_accepted_when_retention_has_taken_the_producer() -> None:
+    # KAFKA-7298, 6003
+    files = new_disk()
+    log = a_log(files)
+    for number in range(5):
+        put(log, producer_id=7, sequence=number)
+    log.delete_records(5)
+    log.close()
+    for name in listing(files):
+        if name.endswith(".snapshot"):
+            files.remove(f"{PATH}/{name}")
+    log, _ = open_log(files, clean=True, log_start_offset=5)
+    assert log.producers.get(7) is None
+    assert put(log, producer_id=7, sequence=5) == 5
+
+
+def test_the_state_is_kept_until_the_id_expires_though_its_records_are_gone() -> None:
+    # KAFKA-7190
+    log = a_log()
+    put(log, producer_id=7)
+    log.delete_records(1)
+    with pytest.raises(OutOfOrderSequenceError):
+        put(log, producer_id=7, sequence=9)
+    assert log.expire_producers(1) == 0
+    assert put(log, producer_id=7, sequence=1) == 1
+
+
+def test_truncation_takes_the_producers_back_to_the_end() -> None:
+    # KAFKA-12153
+    files = new_disk()
+    log = a_log(files, segment_bytes=300)
+    for number in range(12):
+        put(log, producer_id=7, sequence=number)
+    for offset in (11, 7, 6, 2, 1):
+        log.truncate(offset)
+        known = log.producers.get(7)
+        assert known is not None
+        assert (known.last_sequence, known.last_offset) == (offset - 1, offset - 1)
+        assert log.producers.map_end_offset == offset
+        check_log(log, files)
+    log.truncate(0)
+    assert log.producers.get(7) is None
+
+
+def test_snapshots_are_written_when_a_segment_is_rolled_and_at_a_clean_end() -> None:
+    # KAFKA-5249
+    files = new_disk()
+    log = a_log(files, segment_bytes=200)
+    for number in range(5):
+        put(log, producer_id=7, sequence=number)
+    assert log.snapshots.offsets == [segment.base_offset for segment in log.log.segments][1:]
+    log.close()
+    assert files.exists(path_of(5, ".snapshot"))
+
+
+def test_snapshots_of_removed_segments_go_with_them() -> None:
+    # KAFKA-9105
+    files = new_disk()
+    log = a_log(files, segment_bytes=200, file_delete_delay_ms=0, retention_ms=-1)
+    for number in range(6):
+        put(log, producer_id=7, sequence=number)
+    before = log.snapshots.offsets[:]
+    log.delete_records(6)
+    retain(log, ManualClock())
+    assert log.snapshots.offsets == [offset for offset in before if offset >= log.log.segments[0].base_offset]
+
+
+# Failures (S21).
+def test_after_an_io_error_no_append_and_no_read_succeeds() -> None:
+    # KAFKA-10778
+    files = new_disk()
+    log = a_log(files)
+    put(log)
+    fail_when(files, lambda what: what.startswith("write"))
+    with pytest.raises(StorageError, match=r"log directory /data is offline: .*Input/output error"):
+        put(log)
+    fail_when(files, lambda _what: False)
+    attempts: list[Callable[[], object]] = [
+        lambda: put(log),
+        lambda: log.append_as_follower(batch_at(1)),
+        lambda: log.read(0, bytes_max=1),
+        lambda: log.delete_records(1),
+        lambda: log.truncate(0),
+        lambda: log.truncate_fully(0),
+        log.close,
+    ]
+    for attempt in attempts:
+        with pytest.raises(StorageError):
+            attempt()
+    assert log.end_offset == 1
+    kill(files)
+    log, _ = open_log(files)
+    assert [row.offset for row in rows_of(log)] == [0]
+
+
+def test_a_full_disk_takes_the_directory_offline_and_loses_nothing_that_was_acknowledged() -> None:
+    files = new_disk()
+    log = a_log(files, segment_bytes=10**6, index_interval_bytes=10**6)
+    put(log, 3)
+    files.space_left = 150
+    put(log)
+    with pytest.raises(StorageError, match="No space left"):
+        put(log)
+    acknowledged = log.end_offset
+    files.space_left = None
+    kill(files)
+    log, _ = open_log(files)
+    assert log.end_offset >= acknowledged
+    check_log(log, files)
+
+
+@pytest.mark.parametrize("what", ["create", "grow", "truncate", "write"])
+def test_a_roll_that_fails_takes_the_directory_offline_and_a_start_mends_it(what: str) -> None:
+    files = new_disk()
+    log = a_log(files)
+    put(log, 3, producer_id=7)
+    fail_when(files, lambda step: step.startswith(what))
+    with pytest.raises(StorageError):
+        log.roll()
+    kill(files)
+    fail_when(files, lambda _step: False)
+    log, _ = open_log(files)
+    assert [row.offset for row in rows_of(log)] == [0, 1, 2]
+    check_log(log, files)
+
+
+@pytest.mark.parametrize("what", ["sync", "rename", "create"])
+def test_a_flush_that_fails_does_not_move_the_recovery_point(what: str) -> None:
+    files = new_disk()
+    log = a_log(files)
+    put(log, 3)
+    fail_when(files, lambda step: step.startswith(what))
+    with pytest.raises(StorageError):
+        log.flush()
+    assert log.recovery_point == 0
+
+
+# Durability (S14).
+def test_the_recovery_point_moves_only_when_the_flush_is_handed_back() -> None:
+    log = a_log()
+    put(log, 3)
+    job = log.flush_job()
+    job.run()
+    assert log.recovery_point == 0
+    put(log, 2)
+    assert log.flushed(job)
+    assert log.recovery_point == 3, "what was appended since is not covered"
+
+
+@pytest.mark.parametrize(("already", "due"), [(0, False), (1, False), (2, True), (3, True)])
+def test_a_flush_is_due_when_so_many_records_wait_for_one(already: int, due: bool) -> None:
+    log = a_log(flush_messages=3)
+    if already:
+        put(log, already)
+    assert log.append_as_leader(produced(), leader_epoch=0).flush_due == due
+    log.flush()
+    assert not log.append_as_leader(produced(), leader_epoch=0).flush_due
+    assert log.append_as_follower(batch_at(log.end_offset, 2)).flush_due
+
+
+def test_flush_ms_asks_for_a_flush_behind_the_writes() -> None:
+    clock = ManualClock()
+    log, _ = open_log(new_disk(), config=small_config(flush_ms=500), clock=clock)
+    clock.advance(1000)
+    assert not log.flush_interval_passed(), "nothing to flush"
+    put(log)
+    assert log.flush_interval_passed()
+    log.flush()
+    put(log)
+    clock.advance(499)
+    assert not log.flush_interval_passed()
+    clock.set_wall(T0 - 10**9)
+    clock.advance(1)
+    assert log.flush_interval_passed(), "monotonic time counts"
+
+
+@pytest.mark.parametrize("change", ["truncate", "truncate fully", "retention"])
+def test_a_flush_that_a_cut_overtook_counts_for_nothing(change: str) -> None:
+    log = a_log(segment_bytes=200, retention_ms=-1)
+    for _ in range(6):
+        put(log)
+    job = log.flush_job()
+    if change == "truncate":
+        log.truncate(2)
+    elif change == "truncate fully":
+        log.truncate_fully(2)
+    else:
+        log.delete_records(4)
+        retain(log, ManualClock())
+    before = log.recovery_point
+    job.run()
+    assert not log.flushed(job)
+    assert log.recovery_point == before
+    assert log.flush_job().sync_names, "what it would have synced is still to be synced"
+
+
+def test_flushed_records_survive_a_power_cut_with_their_epochs_and_producers() -> None:
+    # KAFKA-3968, 9892, 16541: directory, snapshot and leader epochs are synced with the data.
+    files = new_disk()
+    log = a_log(files, segment_bytes=200)
+    for number in range(6):
+        log.append_as_leader(produced(producer_id=7, sequence=number), leader_epoch=number)
+    log.flush()
+    epochs, state = log.leader_epochs.entries, [producer.state() for producer in log.producers.values()]
+    snapshots = log.snapshots.offsets[:]
+    strict_power_cut(files)
+    assert [offset for offset in snapshots if files.exists(path_of(offset, ".snapshot"))] == snapshots
+    log, _ = open_log(files, recovery_point=6)
+    assert [row.offset for row in rows_of(log)] == list(range(6))
+    assert log.leader_epochs.entries == epochs
+    assert [producer.state() for producer in log.producers.values()] == state
+
+
+def test_a_clean_end_leaves_everything_on_disk_and_nothing_to_recover() -> None:
+    files = new_disk()
+    log = a_log(files)
+    for number in range(20):
+        put(log, producer_id=7, sequence=number)
+    log.close()
+    strict_power_cut(files)
+    log, report = open_log(files, clean=True, high_watermark=20)
+    assert report.recovered == []
+    assert [row.offset for row in rows_of(log)] == list(range(20))
+    check_log(log, files)
+
+
+# The log's head (S18).
+def test_delete_records_raises_the_start_to_the_offset_and_not_past_the_watermark() -> None:
+    log = a_log()
+    put(log, 5)
+    put(log, 5, commit=False)
+    assert log.delete_records(3) == 3
+    assert log.delete_records(1) == 3
+    with pytest.raises(OffsetOutOfRangeError):
+        log.delete_records(6)
+    assert log.delete_records(5) == 5
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(4, bytes_max=1)
+
+
+def test_the_epochs_start_with_the_log() -> None:
+    log = a_log()
+    for epoch in range(4):
+        log.append_as_leader(produced(records(2)), leader_epoch=epoch)
+    log.set_high_watermark(8)
+    log.delete_records(5)
+    assert [tuple(entry) for entry in log.leader_epochs.entries] == [(2, 5), (3, 6)]
+
+
+def test_a_new_leader_writes_its_epoch_at_once() -> None:
+    # KAFKA-7415's log side.
+    log = a_log()
+    put(log, 2)
+    log.assign_epoch(7)
+    log.assign_epoch(3)
+    assert [tuple(entry) for entry in log.leader_epochs.entries] == [(0, 0), (7, 2)]
