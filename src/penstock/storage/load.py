@@ -196,8 +196,7 @@ def _recover(
     for report in jobs.run(partial(recover, base_offset=base) for base in wanted):
         if cut:
             continue
-        gaps_are_holes = request.gaps_are_holes and report.base_offset in unflushed
-        if reports and _is_hole(reports[-1], report, gaps_are_holes):
+        if reports and _is_hole(reports[-1], report, request.gaps_are_holes and reports[-1].base_offset in unflushed):
             cut = [base for base in bases if base >= report.base_offset]
             continue
         if report.overflows:

@@ -7,7 +7,7 @@ import struct
 import pytest
 from tests.support.forgetful_files import ForgetfulFiles
 from tests.support.log_checks import batches_of, check_log, rows_of
-from tests.unit.storage.disk import fail_when, listing, marker, new_disk, open_log, produced, small_config
+from tests.unit.storage.disk import batch_at, fail_when, listing, marker, new_disk, open_log, produced, small_config
 
 from penstock.base.clock import ManualClock
 from penstock.base.errors import CorruptFileError
@@ -493,6 +493,17 @@ def test_a_clean_offset_in_a_gap_does_not_make_the_cleaner_turn_for_ever() -> No
     world.clean_offset = 3  # compacted away
     assert world.round() == 10
     assert world.round() is None
+
+
+def test_a_gap_at_the_end_of_the_last_sealed_segment_counts_as_cleaned() -> None:
+    # KAFKA-8764: or every round would end where it began.
+    world = Compacted(segment_bytes=150)
+    world.log.append_as_follower(batch_at(0))
+    world.log.append_as_follower(batch_at(20))
+    world.log.set_high_watermark(21)
+    assert [segment.base_offset for segment in world.log.log.segments] == [0, 20]
+    assert world.round(roll=False) == 20
+    assert world.round(roll=False) is None
 
 
 def test_every_batch_that_compaction_writes_has_a_good_crc_and_the_wanted_codec() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 
 import pytest
@@ -29,6 +30,7 @@ from penstock.storage.leader_epochs import LeaderEpochs
 from penstock.storage.partition_log import PartitionLog
 from penstock.storage.producer_snapshot import encode
 from penstock.storage.producer_state import Origin, Producer, ProducerBatch
+from penstock.storage.transaction_index import AbortedTransaction, entry_bytes
 
 KINDS = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX)
 
@@ -132,11 +134,15 @@ def test_an_empty_active_segment_with_missing_indexes_is_not_corrupt() -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_log_of_no_bytes_with_a_full_index_starts_over(clean: bool) -> None:
+@pytest.mark.parametrize("index", [None, struct.pack(">ii", 5, 0)])
+def test_a_log_of_no_bytes_with_entries_in_its_index_starts_over(clean: bool, index: bytes | None) -> None:
     files = written(6)
     bases = [base for name in listing(files) if (base := names.parse_segment_file(name)) and base[1] == ".log"]
     last = bases[-1][0]
     files.truncate(path_of(last), 0)
+    if index is not None:
+        put_file(files, path_of(last, ".index"), index)
+        put_file(files, path_of(last, ".timeindex"), b"")
     log, _ = open_log(files, clean=clean)
     assert log.end_offset == last
     assert log.append_as_leader(produced(), leader_epoch=1).base_offset == last
@@ -207,13 +213,19 @@ def test_a_completed_swap_does_not_take_the_producers_state() -> None:
 
 
 @pytest.mark.parametrize("ending", [kill, strict_power_cut])
-def test_completing_a_swap_may_be_cut_at_every_step(ending: Callable[[ForgetfulFiles], None]) -> None:
+@pytest.mark.parametrize("has_transactions", [True, False])
+def test_completing_a_swap_may_be_cut_at_every_step(
+    ending: Callable[[ForgetfulFiles], None], has_transactions: bool
+) -> None:
     # KAFKA-12520
     step = 0
     while True:
         files = written()
         wanted, _ = swapped(files)
-        put_file(files, path_of(0, ".txnindex", names.SWAP), bytes(34))
+        put_file(files, path_of(0, ".txnindex"), entry_bytes(AbortedTransaction(99, 0, 1, 2)))
+        own = entry_bytes(AbortedTransaction(98, 0, 3, 4))
+        if has_transactions:
+            put_file(files, path_of(0, ".txnindex", names.SWAP), own)
         files.fail_at = files.steps + step
         try:
             open_log(files, clean=True)
@@ -222,7 +234,8 @@ def test_completing_a_swap_may_be_cut_at_every_step(ending: Callable[[ForgetfulF
             ending(files)
         log, _ = open_log(files, clean=True)
         assert [row.offset for row in rows_of(log)][: len(wanted)] == wanted, files.last_step
-        assert files.exists(path_of(0, ".txnindex")), "the swap's own, not what it replaced"
+        found = files.read(path_of(0, ".txnindex")) if files.exists(path_of(0, ".txnindex")) else b""
+        assert found == (own if has_transactions else b""), "the swap's own, not what it replaced"
         check_indexes(log)
         step += 1
     assert step > 5
@@ -316,6 +329,20 @@ def test_a_gap_between_unflushed_segments_is_a_hole_only_where_it_may_be() -> No
     put_file(files, path_of(5), batch_at(5))
     log, report = open_log(files, gaps_are_holes=False)
     assert (log.end_offset, report.cut_segments) == (6, [])
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_gaps_in_flushed_data_are_no_holes_whatever_makes_it_be_walked_again(clean: bool) -> None:
+    """A topic that was compacted once: nobody may cut what was on disk for long."""
+    files = new_disk()
+    for base in (0, 10, 20, 21):
+        put_file(files, path_of(base), batch_at(base))
+        put_file(files, path_of(base, ".index"), b"")
+        put_file(files, path_of(base, ".timeindex"), struct.pack(">qi", T0, 0))
+    put_file(files, path_of(0, ".txnindex"), b"rubbish")
+    log, report = open_log(files, clean=clean, recovery_point=21)
+    assert [row.offset for row in rows_of(log)] == [0, 10, 20, 21]
+    assert len(report.recovered) == 4
 
 
 def test_a_segment_below_the_log_start_is_recovered_without_complaint() -> None:
@@ -428,17 +455,18 @@ def test_an_active_index_that_does_not_fit_its_log_is_mended_before_it_is_used(k
 
 
 # Aborted transactions.
-@pytest.mark.parametrize("damage", [b"", b"\0" * 33, b"\0\7" + bytes(32), bytes(68)])
+@pytest.mark.parametrize("damage", [b"", b"\0" * 33, b"\0\7" + bytes(32), bytes(34), b"twice"])
 def test_a_transaction_index_that_cannot_be_right_is_made_anew(damage: bytes) -> None:
     files = written()
     log, _ = open_log(files, clean=True)
     end, aborted = log.end_offset, log.aborted_transactions(0, log.end_offset)
     base = next(base for base in bases_of(log)[:-1] if files.exists(path_of(base, ".txnindex")))
     log.abandon()
-    put_file(files, path_of(base, ".txnindex"), damage)
+    put_file(files, path_of(base, ".txnindex"), damage.replace(b"twice", 2 * files.read(path_of(base, ".txnindex"))))
     log, report = open_log(files, clean=True)
     if damage:
         assert report.recovered[0].base_offset == base
+        assert files.size(path_of(base, ".txnindex")) == 34
         assert log.aborted_transactions(0, end) == aborted
         check_log(log, files)
     assert log.end_offset == end

@@ -171,6 +171,7 @@ def test_a_raised_start_does_not_hide_unflushed_data_when_its_checkpoint_is_cut(
     made.checkpoint()
     second = log.log.segments[1]
     files.truncate(second.path(names.LOG), 10)  # what a power cut leaves of an unflushed segment
+    files.open(second.path(names.LOG)).sync()
     log.delete_records(8)
     files.fail_at = files.steps + step * 5
     try:

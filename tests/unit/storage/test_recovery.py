@@ -153,6 +153,8 @@ def test_records_in_an_old_format_are_refused_and_not_cut(magic: int) -> None:
         with pytest.raises(UnsupportedForMessageFormatError, match="format 0 or 1"):
             open_log(files, clean=clean)
         assert files.read(path_of(0)) == data
+        if not clean:
+            assert files.read(path_of(0, ".index")) == STALE_INDEX, "nothing at all was touched"
 
 
 def test_a_torn_header_that_looks_like_an_old_format_is_cut_like_any_other() -> None:
