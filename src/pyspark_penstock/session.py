@@ -5,9 +5,12 @@ A session somebody else made needs none of this: the format `penstock` works the
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,7 +47,7 @@ def make_session(
     What the JVM and the workers print goes to `jvm_output` if it is given: warnings at the start, and at the stop traces of
     broken pipes that mean nothing. One JVM serves a process: a second session shares the output of the first.
     """
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = _interpreter()
     if master.startswith("local"):
         # Else Spark looks the machine's name up, which may take seconds or fail.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -55,6 +58,20 @@ def make_session(
         builder = builder.config(key, value)
     with _output_to(jvm_output):
         return builder.getOrCreate()
+
+
+def _interpreter() -> str:
+    """This interpreter under a path without spaces: with one, Spark's look for Python sources finds no Python.
+
+    The whole environment is linked, not the program alone: by its path Python finds the environment's packages.
+    """
+    if not any(character.isspace() for character in sys.executable):
+        return sys.executable
+    folder = tempfile.mkdtemp(prefix="penstock-python-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    link = Path(folder, "environment")
+    link.symlink_to(sys.prefix, target_is_directory=True)
+    return str(link / Path(sys.executable).relative_to(sys.prefix))
 
 
 @contextlib.contextmanager
