@@ -1,7 +1,4 @@
-"""A segment whose offsets do not fit its indexes is split when it is loaded, and a crash in any phase loses nothing.
-
-KAFKA-6264
-"""
+"""A segment whose offsets do not fit its indexes is split when it is loaded, and a crash in any phase loses nothing."""
 
 from __future__ import annotations
 
@@ -57,6 +54,7 @@ def overflowing(*, following: bool = False, tail: bytes = b"") -> ForgetfulFiles
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("following", [True, False])
 def test_every_batch_is_in_a_segment_that_can_name_its_offset(clean: bool, following: bool) -> None:
+    # KAFKA-6264
     files = overflowing(following=following)
     log, report = open_log(files, clean=clean, gaps_are_holes=False)
     wanted = OFFSETS + ([301 + 2 * FAR] if following else [])
@@ -111,6 +109,7 @@ def phases(step: str) -> str:
 def test_a_crash_at_any_step_loses_nothing_and_leaves_nothing(
     ending: Callable[[ForgetfulFiles], None], clean: bool
 ) -> None:
+    # KAFKA-6264
     seen = set()
     step = 0
     while True:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.storage.disk import PATH, T0, new_disk, open_log, produced, small_config
+from tests.unit.storage.disk import PARTITION, PATH, T0, new_disk, open_log, produced, small_config
 
 from penstock.base.errors import StorageError
+from penstock.handlers.list_offsets import EARLIEST, EARLIEST_LOCAL, LATEST, MAX_TIMESTAMP, find_offset
 from penstock.records.batch import Codec, read_header
 from penstock.records.build import Record, build_batch, rebuild
-from penstock.storage.partition_log import PartitionLog
+from penstock.replication.partition import Partition
+from penstock.storage.partition_log import Bound, PartitionLog
 from penstock.storage.timestamps import FoundOffset, offset_for_timestamp, offset_of_max_timestamp
 
 
@@ -135,3 +137,23 @@ def test_a_directory_that_is_offline_answers_no_question() -> None:
         offset_for_timestamp(log, 0)
     with pytest.raises(StorageError):
         offset_of_max_timestamp(log)
+
+
+def test_a_committed_reader_is_told_of_no_offset_at_or_above_the_last_stable_one() -> None:
+    # KAFKA-5522
+    log = log_with([0], [5])
+    log.append_as_leader(produced([(T0 + 9, b"k", b"v", ())], producer_id=7, transactional=True), leader_epoch=1)
+    log.set_high_watermark(3)
+    partition = Partition(PARTITION, bytes(16), 1, log)
+    partition.take_role(leader=1, leader_epoch=1, isr=(1,), replicas=(1,))
+    for bound, end, newest in ((Bound.HIGH_WATERMARK, 3, 2), (Bound.LAST_STABLE, 2, -1)):
+        assert find_offset(partition, LATEST, bound).offset == end
+        assert find_offset(partition, T0 + 9, bound).offset == newest
+        assert find_offset(partition, MAX_TIMESTAMP, bound).offset == newest
+        assert find_offset(partition, T0 + 5, bound).offset == 1
+    assert find_offset(partition, EARLIEST_LOCAL, Bound.LAST_STABLE).offset == 0
+    log.delete_records(1)
+    assert find_offset(partition, EARLIEST_LOCAL, Bound.LAST_STABLE) == find_offset(
+        partition, EARLIEST, Bound.LAST_STABLE
+    )
+    assert find_offset(partition, EARLIEST, Bound.LAST_STABLE) == FoundOffset(-1, 1, 1)
