@@ -341,7 +341,7 @@ def test_a_wrong_call_is_one_sentence_and_a_code_of_its_own(
 
 
 def test_a_reader_that_goes_away_is_no_traceback(directory: Path) -> None:
-    command = f"{sys.executable} -m penstock.cli log dump --deep --json '{directory}' | head -1"
+    command = f"'{sys.executable}' -m penstock.cli log dump --deep --json '{directory}' | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert (done.stdout.count("\n"), done.stderr) == (1, "")
 

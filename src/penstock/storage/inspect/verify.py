@@ -26,6 +26,7 @@ from penstock.storage.inspect.places import (
     Place,
     file_place,
     files_of,
+    is_kafkas_own,
 )
 from penstock.storage.inspect.problems import Cure, Problem
 from penstock.storage.inspect.verify_segment import (
@@ -100,7 +101,8 @@ def verify_partition(
     summary.waiting = sum(known.suffix == names.DELETED for known in found)
     bases = sorted(known.base_offset for known in found if known.kind is FileKind.LOG and not known.suffix)
     open_transactions = OpenTransactions()
-    closed = not live and files.exists(f"{place.parent}/{names.CLEAN_SHUTDOWN}")
+    # The marker speaks for the logs of the broker that wrote it, not for a Kafka controller's beside them.
+    closed = not live and not is_kafkas_own(place) and files.exists(f"{place.parent}/{names.CLEAN_SHUTDOWN}")
     for base in bases:
         request = SegmentRequest(place.path, base, base == bases[-1], live, closed=closed)
         try:
