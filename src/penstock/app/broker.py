@@ -398,4 +398,5 @@ class Broker:
 
     def _jitter_ms(self, config: LogConfig) -> int:
         """Drawn for each segment: rolls of many logs spread out."""
-        return self._randomness.below(config.segment_jitter_ms) if config.segment_jitter_ms > 0 else 0
+        most_ms = min(config.segment_jitter_ms, config.segment_ms)
+        return self._randomness.below(most_ms) if most_ms > 0 else 0

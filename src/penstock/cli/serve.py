@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from penstock.base.errors import PenstockError
+from penstock.base.open_files import raise_open_files_limit
 
 HURRY = "a second signal: stopping at once"
 
@@ -42,6 +43,8 @@ def serve(
 
 def _run(broker_config: object) -> int:
     import uvloop
+
+    raise_open_files_limit()
 
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(broker_config))

@@ -35,6 +35,7 @@ from penstock.records.batch import (
 from penstock.records.build import rebuild
 from penstock.storage.config import LogConfig
 from penstock.storage.producer_state import Origin
+from penstock.storage.segment import RELATIVE_OFFSET_MAX
 
 _LONG_MIN = -(2**63)
 _NOT_PLAIN = CODEC_MASK | CONTROL_BIT | TIMESTAMP_TYPE_BIT
@@ -186,7 +187,14 @@ def prepare_follower(records: ReadableBuffer, end_offset: int) -> Prepared:
             return Prepared(memoryview(bytearray()), [], [])
         raise stop_error(found)
     expected = end_offset
-    for batch in found.batches:
+    end, batches = found.end, found.batches
+    for slot, batch in enumerate(found.batches):
+        if batch.last_offset - found.batches[0].base_offset > RELATIVE_OFFSET_MAX:
+            end, batches = (
+                batch.position,
+                found.batches[:slot],
+            )  # no one segment can hold both: the next fetch has the rest
+            break
         if batch.base_offset < expected:
             raise OffsetsOutOfOrderError(
                 f"a batch starts at offset {batch.base_offset}; the log's end is {expected}"
@@ -194,5 +202,4 @@ def prepare_follower(records: ReadableBuffer, end_offset: int) -> Prepared:
                 else f"a batch at offset {batch.base_offset} follows one that ends at {expected - 1}"
             )
         expected = batch.last_offset + 1
-    data = memoryview(records)[: found.end]
-    return Prepared(data, found.batches, [batch.max_timestamp for batch in found.batches])
+    return Prepared(memoryview(records)[:end], batches, [batch.max_timestamp for batch in batches])

@@ -420,6 +420,9 @@ class PartitionLog:
         for segment in segments:
             if segment.base_offset != keep_snapshot:
                 paths += self.snapshots.set_aside(segment.base_offset)
+        first = self.log.segments[0].base_offset
+        for offset in [known for known in self.snapshots.offsets if known < first]:  # KAFKA-9105
+            paths += self.snapshots.set_aside(offset)
         self.pending_deletes.append((due_ms, paths))
 
     def take_due_deletes(self, *, everything: bool = False) -> list[str]:
@@ -523,7 +526,7 @@ class PartitionLog:
             self.directory,
             [segment.base_offset for segment in self.log.from_offset(self._recovery_point - 1)],
             self.log.take_names_to_sync(),
-            [offset for offset in self.snapshots.offsets if offset > self._recovery_point],
+            [offset for offset in self.snapshots.offsets if offset >= self._recovery_point],
             self.leader_epochs.take_dirty(),
             end_offset,
             self.epoch,

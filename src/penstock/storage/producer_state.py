@@ -256,12 +256,10 @@ class Producers:
         return len(expired)
 
     def forget_below(self, log_start_offset: int) -> None:
-        """The log lost its head: transactions that ended there hold nothing back. Producers stay until they expire."""
-        for found in (self._open, self._unreplicated):
-            for first_offset in [first for first in found if first < log_start_offset]:
-                txn = self._unreplicated.get(first_offset)
-                if txn is None or txn.last_offset < log_start_offset:
-                    found.pop(first_offset, None)
+        """The log lost its head: transactions that ended there hold nothing back, open ones still do: their other records
+        are undecided. Producers stay until they expire."""
+        for first_offset in [first for first, txn in self._unreplicated.items() if txn.last_offset < log_start_offset]:
+            del self._unreplicated[first_offset]
 
     def clear(self) -> None:
         self._producers.clear()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from penstock.base.errors import CorruptFileError
@@ -125,12 +126,23 @@ class Segment:
                 self.offset_index.open_sealed()
                 self.time_index.open_sealed()
                 if not self._checked:
-                    self.offset_index.check()
-                    self.time_index.check()
+                    self._check_indexes()
             except (CorruptFileError, FileNotFoundError):
                 self.rebuild_indexes()
             self._checked = True
         return self.offset_index, self.time_index
+
+    def _check_indexes(self) -> None:
+        """CorruptFileError where an index contradicts itself, or its last entry the log. Reads one header."""
+        self.offset_index.check()
+        self.time_index.check()
+        if self.size_bytes and not self.time_index.entries:
+            raise CorruptFileError(self.time_index.path, "is empty, and its log is not")
+        if self.offset_index.entries:
+            last = self.offset_index.last()
+            batch = next(self.headers(last.position), None)
+            if batch is None or not self.base_offset <= batch.base_offset <= last.offset:
+                raise CorruptFileError(self.offset_index.path, f"no batch for offset {last.offset} at {last.position}")
 
     def rebuild_indexes(self, index_interval_bytes: int = 4096) -> None:
         """Writes both indexes anew from the batches' headers. The segment's bytes are taken as good."""
@@ -143,7 +155,8 @@ class Segment:
         offset_index.open_active(min(entries_max * 8, RELATIVE_OFFSET_MAX))
         time_index.open_active(min((entries_max + 1) * 12, RELATIVE_OFFSET_MAX))
         indexer = Indexer(offset_index, time_index, index_interval_bytes)
-        indexer.add(self.headers(0))
+        with suppress(CorruptFileError):  # what lies before the damage can still be read
+            indexer.add(self.headers(0))
         indexer.finish()
         self._largest = indexer.largest
         for index in (offset_index, time_index):
@@ -165,8 +178,11 @@ class Segment:
                 if len(chunk) < HEADER_BYTES:
                     return
             batch = read_header(chunk, offset)
-            if batch.magic != 2 or batch.size_bytes < HEADER_BYTES:
-                raise CorruptFileError(self.path(names.LOG), f"no batch begins at position {position}")
+            if batch.magic != 2 or not HEADER_BYTES <= batch.size_bytes <= end - position:
+                reason = f"no whole batch begins at position {position}"
+                if batch.magic in (0, 1):
+                    reason += " (it may have record format 0 or 1, which is not supported)"
+                raise CorruptFileError(self.path(names.LOG), reason)
             yield batch._replace(position=position)
             position += batch.size_bytes
 
