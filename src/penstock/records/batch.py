@@ -71,6 +71,18 @@ class Stop(IntEnum):
     BAD_COUNT = 8  # a negative count or last offset delta, or offsets beyond 2^63
 
 
+STOP_SENTENCES = {
+    Stop.INCOMPLETE: "the last batch is cut off",
+    Stop.ZEROES: "only zeroes follow",
+    Stop.OLD_MAGIC: "a batch has record format 0 or 1",
+    Stop.BAD_MAGIC: "a batch has an unknown magic",
+    Stop.BAD_SIZE: "a batch's length cannot be right",
+    Stop.BAD_CRC: "a batch's CRC does not match",
+    Stop.BAD_COUNT: "a batch's count or offsets cannot be right",
+}
+"""Why a scan ended, for people; COMPLETE and LIMIT need no explaining."""
+
+
 class Batch(NamedTuple):
     """One batch's header.
 

@@ -22,6 +22,7 @@ from penstock.records.batch import (
     CODEC_MASK,
     CONTROL_BIT,
     HEADER_BYTES,
+    STOP_SENTENCES,
     TIMESTAMP_TYPE_BIT,
     Batch,
     Codec,
@@ -50,21 +51,11 @@ class Prepared(NamedTuple):
     """Each batch's true largest timestamp, as its records have it."""
 
 
-_STOP_SENTENCES = {
-    Stop.INCOMPLETE: "the last batch is cut off",
-    Stop.ZEROES: "zeroes follow the last batch",
-    Stop.BAD_MAGIC: "a batch has an unknown magic",
-    Stop.BAD_SIZE: "a batch's length cannot be right",
-    Stop.BAD_CRC: "a batch's CRC does not match",
-    Stop.BAD_COUNT: "a batch's count or offsets cannot be right",
-}
-
-
 def stop_error(found: Scan) -> CorruptRecordError | UnsupportedForMessageFormatError:
     """The error for bytes that end in something other than a whole batch."""
     if found.stop is Stop.OLD_MAGIC:
         return UnsupportedForMessageFormatError("record formats 0 and 1 are not supported; convert them with Kafka 3.x")
-    return CorruptRecordError(f"{_STOP_SENTENCES[found.stop]} (at byte {found.end})")
+    return CorruptRecordError(f"{STOP_SENTENCES[found.stop]} (at byte {found.end})")
 
 
 def is_heavy(records: ReadableBuffer, config: LogConfig) -> bool:

@@ -73,10 +73,6 @@ class IndexFile:
         self._files.reserve(self.path, self.reserved_bytes, target - self.reserved_bytes)
         self.reserved_bytes = target
 
-    def reset(self) -> None:
-        """Forgets every entry of an active file."""
-        self.truncate_entries(0)
-
     def truncate_entries(self, entries: int) -> None:
         assert entries <= self.entries
         mapping = self._mapping

@@ -485,7 +485,6 @@ def _load_producers(
         if report.base_offset > recovered_from:
             snapshots.write(report.base_offset, producers.values())
         _apply_notes(files, directory, producers, report, start_offset)
-    producers.map_end_offset = end_offset
     return producers
 
 

@@ -292,7 +292,6 @@ class PartitionLog:
                         self._complete(completed)
         except OSError as error:
             raise self._health.fail(error) from error
-        self.producers.map_end_offset = self.log.end.offset
 
     def _roll(self, base_offset: int, now_ms: int) -> None:
         if self.log.roll(base_offset, now_ms) is not None:
@@ -493,7 +492,6 @@ class PartitionLog:
         for known in list(self.snapshots.offsets):
             self.snapshots.remove(known)
         self.producers.clear()
-        self.producers.map_end_offset = offset
         self.log.restart_at(offset, now_ms)
         self._log_start_offset = self._recovery_point = offset
         self._high_watermark = self.log.end
@@ -508,7 +506,6 @@ class PartitionLog:
         start_offset = max(start_offset, self._log_start_offset)
         for segment in self.log.from_offset(start_offset):
             replay(self.producers, segment, start_offset)
-        self.producers.map_end_offset = end_offset
         self.producers.passed_high_watermark(self._high_watermark.offset)
 
     def expire_producers(self, expiration_ms: int) -> int:

@@ -82,7 +82,7 @@ class Snapshots:
         return f"{self._directory}/{names.segment_file(offset, names.SNAPSHOT)}"
 
     def write(self, offset: int, producers: Iterable[Producer]) -> None:
-        """Written and renamed into place; synced with the segment's flush, not here."""
+        """Written here, synced with the flush that moves the recovery point; torn by a crash before that, its CRC fails."""
         path = self.path(offset)
         if self._files.exists(path):
             self._files.remove(path)
@@ -94,14 +94,6 @@ class Snapshots:
         if offset not in self.offsets:
             self.offsets.append(offset)
             self.offsets.sort()
-
-    def sync(self, offset: int) -> None:
-        if offset in self.offsets:
-            file = self._files.open(self.path(offset))
-            try:
-                file.sync()
-            finally:
-                file.close()
 
     def read(self, offset: int) -> list[Producer]:
         path = self.path(offset)

@@ -102,13 +102,12 @@ class Producer:
 class Producers:
     """All producers of one partition, and its open transactions."""
 
-    __slots__ = ("_open", "_producers", "_unreplicated", "map_end_offset")
+    __slots__ = ("_open", "_producers", "_unreplicated")
 
     def __init__(self) -> None:
         self._producers: dict[int, Producer] = {}
         self._open: dict[int, int] = {}  # first offset -> producer id, in offset order
         self._unreplicated: dict[int, CompletedTransaction] = {}  # first offset -> completed, marker not below the HW
-        self.map_end_offset = 0
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -118,9 +117,6 @@ class Producers:
 
     def values(self) -> list[Producer]:
         return list(self._producers.values())
-
-    def states(self) -> dict[int, tuple[object, ...]]:
-        return {producer_id: producer.state() for producer_id, producer in self._producers.items()}
 
     @property
     def first_unstable_offset(self) -> int | None:

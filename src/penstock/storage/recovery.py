@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from penstock.base.errors import UnsupportedForMessageFormatError
 from penstock.base.files import File, Files
-from penstock.records.batch import HEADER_BYTES, LOG_OVERHEAD, Batch, Stop, read_header, scan
+from penstock.records.batch import HEADER_BYTES, LOG_OVERHEAD, STOP_SENTENCES, Batch, Stop, read_header, scan
 from penstock.storage import names
 from penstock.storage.checkpoints import EpochStart
 from penstock.storage.offset_index import OffsetIndex
@@ -28,16 +28,6 @@ _CHUNK_BYTES = 4 * 1024 * 1024
 _NOTE_FIELDS = 9
 _OLD_HEAD = struct.Struct(">qiIb")  # offset, size, CRC-32, magic: formats 0 and 1
 _OLD_SIZE_MIN = 14
-
-_REASONS = {
-    Stop.INCOMPLETE: "the last batch is cut off",
-    Stop.ZEROES: "only zeroes follow",
-    Stop.OLD_MAGIC: "a batch has record format 0 or 1",
-    Stop.BAD_MAGIC: "a batch has an unknown magic",
-    Stop.BAD_SIZE: "a batch's length cannot be right",
-    Stop.BAD_CRC: "a batch's CRC does not match",
-    Stop.BAD_COUNT: "a batch's count or offsets cannot be right",
-}
 
 
 class ProducerNotes:
@@ -125,7 +115,7 @@ class SegmentWalk:
                     continue
             if found.stop is Stop.OLD_MAGIC:
                 refuse_old_format(self._file, self.position)
-            self.reason = _REASONS[found.stop]
+            self.reason = STOP_SENTENCES[found.stop]
             return
 
     def _size_of_next(self, head: bytes) -> int:

@@ -165,7 +165,7 @@ class Mender(NamedTuple):
             for index in (offset_index, time_index):
                 self._allocate(index.path, entries_max * index.entry_bytes)
                 index.open_active(0)
-                index.reset()
+                index.truncate_entries(0)
             indexer = Indexer(offset_index, time_index, _INDEX_INTERVAL_BYTES)
             for piece in LogWalk(file, base):
                 assert isinstance(piece, Found), "a broken log's indexes are not rebuilt"
