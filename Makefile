@@ -28,14 +28,14 @@ $(STAMPS)/venv:
 	@mkdir -p $(STAMPS) && touch $@
 
 # Cython and setuptools first, so that the package is built with the versions pinned here and with nothing fetched aside.
-# The kernels have a rule of their own: a change of a kernel compiles it and installs nothing.
+# The compiled modules have a rule of their own: a change of one compiles it and installs nothing.
 $(STAMPS)/packages: pyproject.toml constraints.txt $(STAMPS)/venv
 	@echo "installing packages (about two minutes the first time)"
 	@$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt setuptools cython
 	@PENSTOCK_INTERPRETED=1 $(PY) -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,spark]'
 	@touch $@
 
-$(STAMPS)/kernels: setup.py $(wildcard src/penstock/*/*kernels.py src/penstock/*/*.pxd src/penstock/*/*.h) $(STAMPS)/packages
+$(STAMPS)/kernels: setup.py $(wildcard src/penstock/*/*.py src/penstock/*/*.pxd src/penstock/*/*.h) $(STAMPS)/packages
 	@$(PY) setup.py -q build_ext --inplace --parallel 2
 	@touch $@
 

@@ -5,6 +5,7 @@ run), or `long`, as `make test-long` sets it.
 """
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -39,6 +40,19 @@ def killed_kafka_directory(request: pytest.FixtureRequest, tmp_path_factory: pyt
     """What Apache Kafka leaves when it is killed with -9 in full load; made once a run. Copy before changing it."""
     judges.require(f"kafka-{request.param}")
     return make_killed_directory(request.param, tmp_path_factory.mktemp(f"killed-kafka-{request.param}"))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """A compiled module hides its source: a stale one would be tested in the place of the change."""
+    source = Path(__file__).parent.parent / "src"
+    sources = {path: path.with_name(path.name.split(".")[0] + ".py") for path in source.rglob("*.so")}
+    stale = [
+        compiled.name
+        for compiled, written in sources.items()
+        if not written.exists() or compiled.stat().st_mtime < written.stat().st_mtime
+    ]
+    if stale:
+        pytest.exit(f"compiled before its source was changed, run `make install`: {', '.join(sorted(stale))}", 4)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
