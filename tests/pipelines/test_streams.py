@@ -142,13 +142,15 @@ def test_a_running_stream_reads_what_arrives_and_reports_its_lag(
             )
         assert reading.values == numbers(0, 30)
         sources = wait_until(
-            lambda: [
-                source
-                for one in query.recentProgress
-                for source in one.sources
-                if json.loads(source.endOffset) == {topic: {"0": 30}}
-            ]
-            or None,
+            lambda: (
+                [
+                    source
+                    for one in query.recentProgress
+                    for source in one.sources
+                    if json.loads(source.endOffset) == {topic: {"0": 30}}
+                ]
+                or None
+            ),
             seconds=60,
             what="progress is reported",
         )
