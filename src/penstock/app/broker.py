@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from penstock.app.config import BrokerConfig
+from penstock.app.metrics import BrokerMetrics
 from penstock.app.progress import RecoveryProgress
 from penstock.base.clock import SystemClock
 from penstock.base.errors import LogDirectoryError, PenstockError
@@ -30,6 +31,7 @@ from penstock.drivers.flushes import Flushes
 from penstock.drivers.groups import GroupDriver
 from penstock.drivers.housekeeping import Housekeeping
 from penstock.drivers.loop import AsyncioLoop
+from penstock.drivers.loop_watch import LoopWatch
 from penstock.drivers.producer_ids import ProducerIds
 from penstock.drivers.roles import RoleDriver
 from penstock.drivers.store import StoreDriver
@@ -45,7 +47,8 @@ from penstock.metadata.store import Committed, Create, Operation, Transaction
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.replication.partitions import Partitions
 from penstock.server.dispatch import Dispatcher
-from penstock.server.listener import Address, Server
+from penstock.server.listener import Address, Server, parse_listener
+from penstock.server.metrics_page import MetricsPage
 from penstock.storage import checkpoints
 from penstock.storage.config import LogConfig, log_config
 from penstock.storage.log_directories import LogDirectories
@@ -92,6 +95,8 @@ class Broker:
         self._cleaner: Cleaner | None = None
         self._groups: GroupDriver | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._watch = LoopWatch(self._loop, self._clock)
+        self._metrics_page: MetricsPage | None = None
 
     # Starting.
     async def start(self) -> None:
@@ -124,8 +129,9 @@ class Broker:
         )
         failures = self._make_failures(store, waits)
         services = self._make_services(store, waits, failures)
+        dispatcher = Dispatcher(make_registry(), services)
         self._server = Server(
-            Dispatcher(make_registry(), services).dispatch,
+            dispatcher.dispatch,
             frame_bytes_max=self.config["socket.request.max.bytes"],
             connections_max=self.config["max.connections"],
             backlog=self.config["socket.listen.backlog.size"],
@@ -135,7 +141,28 @@ class Broker:
         self._register()
         self._follow(roles, self._image.topics)
         self._start_housekeeping(services, failures)
+        self._watch.start()
+        await self._start_metrics(services, dispatcher)
         await self._server.start()
+
+    async def _start_metrics(self, services: Services, dispatcher: Dispatcher) -> None:
+        where = self.config["metrics.listener"]
+        if not where:
+            return
+        assert self._server is not None
+        address = parse_listener(f"METRICS://{where}")
+        self._metrics_page = MetricsPage(
+            BrokerMetrics(
+                clock=self._clock,
+                services=services,
+                directories=self._directories,
+                dispatcher=dispatcher,
+                server=self._server,
+                watch=self._watch,
+            )
+        )
+        port = await self._metrics_page.start(address.host, address.port)
+        logger.info("metrics are at http://%s:%d/metrics", address.host or "localhost", port)
 
     def _follow(self, roles: RoleDriver, topics: Iterable[str]) -> None:
         names = tuple(topics)
@@ -384,6 +411,9 @@ class Broker:
             self._cleaner.stop()
         if self._groups is not None:
             self._groups.stop()
+        self._watch.stop()
+        if self._metrics_page is not None:
+            self._metrics_page.stop()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         await asyncio.sleep(0)

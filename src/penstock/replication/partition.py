@@ -19,6 +19,7 @@ from penstock.replication.errors import (
     NotLeaderOrFollowerError,
     UnknownLeaderEpochError,
 )
+from penstock.replication.traffic import Traffic
 from penstock.storage.append import Prepared
 from penstock.storage.partition_log import AppendResult, Bound, PartitionLog, ReadResult
 from penstock.storage.producer_state import Origin
@@ -55,6 +56,7 @@ class Partition:
         "replicas",
         "topic_id",
         "topic_partition",
+        "traffic",
     )
 
     def __init__(self, topic_partition: TopicPartition, topic_id: bytes, local_id: int, log: PartitionLog) -> None:
@@ -68,6 +70,8 @@ class Partition:
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
         self.min_isr = log.config.min_insync_replicas
+        self.traffic = Traffic()
+        """What is counted of the topic; `Partitions` puts the topic's own here."""
         self.flush_offset = -1
         """Appends up to here wait for a flush; -1 if none does."""
 

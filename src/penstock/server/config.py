@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.base.config import INT_MAX, ConfigKey, integer, table, text_list
+from penstock.base.config import INT_MAX, ConfigKey, integer, table, text, text_list
 
 KEYS: Mapping[str, ConfigKey[Any]] = table(
     text_list("listeners", ("PLAINTEXT://:9092",), "Where to listen: NAME://host:port, separated by commas.", dynamic=False),
@@ -19,6 +19,12 @@ KEYS: Mapping[str, ConfigKey[Any]] = table(
     integer("max.connections", INT_MAX, "Connections at a time.", low=0),
     integer(
         "connections.max.idle.ms", 600_000, "A connection silent for this long is closed.", bits=64, dynamic=False
+    ),
+    text(
+        "metrics.listener",
+        "",
+        "Where metrics are served to Prometheus: host:port, of which the port may be 0; empty for nowhere.",
+        dynamic=False,
     ),
     integer("socket.listen.backlog.size", 50, "Connections that may wait to be accepted.", low=1, dynamic=False),
 )  # fmt: skip

@@ -190,7 +190,8 @@ class World:
             settings=self.config,
         )
         self.apis = make_registry()
-        self._dispatch = Dispatcher(self.apis, self.services).dispatch
+        self.dispatcher = Dispatcher(self.apis, self.services)
+        self._dispatch = self.dispatcher.dispatch
         self._peer = Peer("PLAINTEXT", "127.0.0.1", None)
 
     def follow(self, topics: Iterable[str]) -> None:
