@@ -10,6 +10,7 @@ KERNELS = [
     "src/penstock/records/key_kernels.py",
     "src/penstock/records/arrow_kernels.py",
     "src/penstock/records/build_kernels.py",
+    "src/penstock/records/recovery_kernels.py",
 ]
 
 

@@ -113,12 +113,10 @@ def _item(path: str, report: LoadReport) -> RecoveredItem:
     for segment in report.recovered:
         if segment.cut_bytes:
             log_name = names.segment_file(segment.base_offset, names.LOG)
-            kept = f"{log_name}.{segment.size_bytes}{names.CUT}"
-            kept = kept if os.path.exists(f"{path}/{kept}") else "not kept: zeroes"
+            kept = segment.kept_as or "not kept: zeroes"
             cut.append(f"{segment.cut_bytes} bytes of {log_name}: {segment.reason} ({kept})")
-    for base in report.cut_segments:
-        log_name = names.segment_file(base, names.LOG)
-        cut.append(f"{log_name}: it lies behind a cut ({log_name}{names.CUT})")
+    for base, kept in zip(report.cut_segments, report.cut_names, strict=True):
+        cut.append(f"{names.segment_file(base, names.LOG)}: it lies behind a cut ({kept})")
     return RecoveredItem(
         file=path,
         partition=str(report.partition),

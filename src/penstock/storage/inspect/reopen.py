@@ -18,10 +18,10 @@ from penstock.base.jobs import Jobs
 from penstock.storage import checkpoints, names
 from penstock.storage.config import log_config
 from penstock.storage.inspect.places import PartitionPlace
-from penstock.storage.inspect.walk import OLD_FORMAT_REASON, holds_old_format
+from penstock.storage.inspect.walk import OLD_FORMAT_REASON
 from penstock.storage.load import LoadReport, LoadRequest, load_partition
 from penstock.storage.partition_log import DirectoryHealth
-from penstock.storage.recovery import SegmentReport
+from penstock.storage.recovery import SegmentReport, old_format_bytes
 from penstock.storage.segment import OpenFiles
 
 
@@ -73,7 +73,7 @@ def refuse_old_format(files: Files, directory: str) -> None:
             continue
         file = files.open_read(f"{directory}/{name}")
         try:
-            if holds_old_format(file):
+            if old_format_bytes(file, 0):
                 raise UnsupportedForMessageFormatError(f"{directory}/{name}: {OLD_FORMAT_REASON}; nothing was changed")
         finally:
             file.close()
