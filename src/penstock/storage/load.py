@@ -25,10 +25,11 @@ from penstock.base.jobs import InlineJobs, Jobs
 from penstock.storage import checkpoints, cuts, names
 from penstock.storage.clean_up import DirectoryNames, clean_up, segment_end
 from penstock.storage.config import LogConfig
+from penstock.storage.directory_health import DirectoryHealth
 from penstock.storage.leader_epochs import LeaderEpochs
 from penstock.storage.log import Log
 from penstock.storage.offset_index import OffsetIndex
-from penstock.storage.partition_log import DirectoryHealth, PartitionLog
+from penstock.storage.partition_log import PartitionLog
 from penstock.storage.producer_replay import replay, restore_snapshot
 from penstock.storage.producer_snapshot import Snapshots
 from penstock.storage.producer_state import Producers
@@ -73,7 +74,7 @@ def load_partition(
     open_files: OpenFiles,
     *,
     jobs: Jobs | None = None,
-    draw_jitter_ms: Callable[[], int] = lambda: 0,
+    jitter_for: Callable[[LogConfig], int] = lambda _config: 0,
     started: Callable[[int], None] = lambda _segments: None,
     progress: Callable[[SegmentReport], None] = lambda _report: None,
 ) -> tuple[PartitionLog, LoadReport]:
@@ -90,7 +91,7 @@ def load_partition(
         recovered = _recover(request, files, found, jobs or InlineJobs(), started, progress)
         log = _open_log(request, files, clock, open_files, recovered)
     bases, reports, cut, cut_names = recovered
-    partition_log = _assemble(request, files, clock, health, log, found.snapshots, reports, draw_jitter_ms)
+    partition_log = _assemble(request, files, clock, health, log, found.snapshots, reports, jitter_for)
     if not request.clean:
         _remove_below_start(partition_log)
     return partition_log, LoadReport(request.partition, len(bases), reports, cut, partition_log.end_offset, cut_names)
@@ -230,9 +231,9 @@ def _assemble(
     log: Log,
     snapshot_offsets: list[int],
     reports: list[SegmentReport],
-    draw_jitter_ms: Callable[[], int],
+    jitter_for: Callable[[LogConfig], int],
 ) -> PartitionLog:
-    directory, config = request.directory, request.config
+    directory = request.directory
     log_start_offset = max(request.log_start_offset, log.segments[0].base_offset)
     epochs = _read_epochs(files, directory, log)
     if log.end.offset < log_start_offset:  # KAFKA-10101: what remains lies below the start
@@ -251,7 +252,6 @@ def _assemble(
     return PartitionLog(
         partition=request.partition,
         topic_id=_topic_id(files, directory),
-        config=config,
         files=files,
         clock=clock,
         health=health,
@@ -262,7 +262,7 @@ def _assemble(
         log_start_offset=log_start_offset,
         recovery_point=recovery_point,
         high_watermark=high_watermark,
-        draw_jitter_ms=draw_jitter_ms,
+        jitter_for=jitter_for,
     )
 
 

@@ -18,10 +18,12 @@ from penstock.base.errors import CorruptFileError, LogDirectoryError, PenstockEr
 from penstock.base.files import Files, Lock
 from penstock.base.ids import TopicPartition, check_topic_name
 from penstock.base.jobs import InlineJobs, Jobs
+from penstock.base.open_files import sealed_files_max
 from penstock.storage import checkpoints, names
 from penstock.storage.config import LogConfig, log_config
+from penstock.storage.directory_health import DirectoryHealth
 from penstock.storage.load import LoadReport, LoadRequest, load_partition
-from penstock.storage.partition_log import DirectoryHealth, PartitionLog
+from penstock.storage.partition_log import PartitionLog
 from penstock.storage.recovery import SegmentReport
 from penstock.storage.segment import OpenFiles
 from penstock.storage.upkeep import remove_files
@@ -80,7 +82,7 @@ class LogDirectories:
         jobs: Jobs | None = None,
         new_id: Callable[[], uuid.UUID] = uuid.uuid4,
         jitter_for: Callable[[LogConfig], int] = lambda _config: 0,
-        open_segments_max: int = 512,
+        open_files_max: int | None = None,
     ) -> None:
         self._files = files
         self._clock = clock
@@ -88,7 +90,7 @@ class LogDirectories:
         self._jobs = jobs or InlineJobs()
         self._new_id = new_id
         self._jitter_for = jitter_for
-        self._open_files = OpenFiles(open_segments_max)
+        self._open_files = OpenFiles(sealed_files_max() if open_files_max is None else open_files_max)
         self._paths = list(paths)
         self.directories: list[DirectoryState] = []
         self.logs: dict[TopicPartition, PartitionLog] = {}
@@ -201,7 +203,7 @@ class LogDirectories:
                 state.health,
                 self._open_files,
                 jobs=InlineJobs() if spread_partitions else self._jobs,
-                draw_jitter_ms=partial(self._jitter_for, request.config),
+                jitter_for=self._jitter_for,
                 started=partial(started, request.partition),
                 progress=partial(recovered, request.partition),
             )
@@ -313,7 +315,7 @@ class LogDirectories:
                 self._clock,
                 state.health,
                 self._open_files,
-                draw_jitter_ms=partial(self._jitter_for, config),
+                jitter_for=self._jitter_for,
             )
         except OSError as error:
             raise state.health.fail(error) from error

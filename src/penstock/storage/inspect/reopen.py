@@ -17,10 +17,10 @@ from penstock.base.ids import TopicPartition
 from penstock.base.jobs import Jobs
 from penstock.storage import checkpoints, names
 from penstock.storage.config import log_config
+from penstock.storage.directory_health import DirectoryHealth
 from penstock.storage.inspect.places import PartitionPlace
 from penstock.storage.inspect.walk import OLD_FORMAT_REASON
 from penstock.storage.load import LoadReport, LoadRequest, load_partition
-from penstock.storage.partition_log import DirectoryHealth
 from penstock.storage.recovery import SegmentReport, old_format_bytes
 from penstock.storage.segment import OpenFiles
 
