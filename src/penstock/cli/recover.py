@@ -17,7 +17,7 @@ from penstock.cli.output import Output
 from penstock.cli.progress import progress_bar
 from penstock.storage import names
 from penstock.storage.config import log_config
-from penstock.storage.inspect.places import DirectoryPlace, PartitionPlace, home_of
+from penstock.storage.inspect.places import DirectoryPlace, PartitionPlace
 from penstock.storage.inspect.reopen import refuse_old_format, reopen
 from penstock.storage.inspect.verify import log_bytes
 from penstock.storage.load import LoadReport
@@ -59,12 +59,12 @@ def run(paths: list[str], output: Output, *, from_start: bool) -> int:
 
 
 def _recover_partition(files: Files, place: PartitionPlace, progress: Progress, *, from_start: bool) -> RecoveredItem:
-    home = home_of(files, place)
+    home = places.home(files, place)
 
     def tell(report: SegmentReport) -> None:
         progress(report.size_bytes)
 
-    with locks.writing(files, [] if home is None else [home]):
+    with locks.writing(files, places.homes(files, [place])):
         report = reopen(
             files,
             SystemClock(),

@@ -362,18 +362,19 @@ def _drop_snapshots(files: Files, directory: str, offsets: list[int]) -> list[in
 
 
 def _read_epochs(files: Files, directory: str, log: Log) -> LeaderEpochs:
-    """The checkpoint's epochs; where it cannot be read, those of the batches."""
+    """The checkpoint's epochs; where it is missing, empty or cannot be read, those of the batches."""
+    epochs = LeaderEpochs()
     try:
-        return LeaderEpochs(checkpoints.read_epochs(files, f"{directory}/{names.LEADER_EPOCHS}"))
+        epochs = LeaderEpochs(checkpoints.read_epochs(files, f"{directory}/{names.LEADER_EPOCHS}"))
     except CorruptFileError:
-        epochs = LeaderEpochs()
         epochs.dirty = True
+    if not epochs.entries:
         for segment in log.segments:
             with suppress(CorruptFileError):
                 for batch in segment.headers(0):
                     if batch.leader_epoch > epochs.latest:
                         epochs.assign(batch.leader_epoch, batch.base_offset)
-        return epochs
+    return epochs
 
 
 def _trim_epochs(epochs: LeaderEpochs, reports: list[SegmentReport], log_start_offset: int, end_offset: int) -> None:
