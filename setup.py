@@ -1,8 +1,16 @@
-"""Builds the kernels: plain Python files that Cython compiles. Without a compiler the install still works, slowly."""
+"""Builds the kernels: plain Python files that Cython compiles. All of them or none: they call each other in C.
 
+Without a C compiler the install warns and works; the kernels then run interpreted, slowly.
+"""
+
+import contextlib
+import glob
 import os
+import sys
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import BaseError, CCompilerError
 
 KERNELS = [
     "src/penstock/records/kernels.py",
@@ -12,6 +20,25 @@ KERNELS = [
     "src/penstock/records/build_kernels.py",
     "src/penstock/records/recovery_kernels.py",
 ]
+
+
+class BuildKernels(build_ext):
+    """Where one kernel cannot be compiled, none is: what was built before the failure goes, here and in the source."""
+
+    def run(self) -> None:
+        try:
+            super().run()
+        except (BaseError, CCompilerError, OSError) as error:
+            for extension in self.extensions:
+                stem = extension.name.replace(".", "/")
+                for built in (self.get_ext_fullpath(extension.name), *glob.glob(f"src/{stem}.*.so")):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(built)
+            self.extensions = []
+            print(
+                f"penstock: the kernels could not be compiled and will run interpreted, 100 times slower and more: {error}",
+                file=sys.stderr,
+            )
 
 
 def extensions() -> list[Extension]:
@@ -26,11 +53,11 @@ def extensions() -> list[Extension]:
             include_dirs=[os.path.dirname(path)],
             depends=["src/penstock/records/crc32c.h"],
             extra_compile_args=["-O3"],
-            optional=True,  # no compiler: warn, install, run interpreted
         )
         for path in KERNELS
     ]
     return list(cythonize(modules, language_level=3, build_dir="build/cython"))
 
 
-setup(ext_modules=extensions())
+if __name__ == "__main__":
+    setup(ext_modules=extensions(), cmdclass={"build_ext": BuildKernels})

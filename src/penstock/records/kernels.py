@@ -15,11 +15,13 @@ import cython
 
 if not cython.compiled:
     from crc32c import crc32c as _crc32c_package
+    from crc32c import hardware_based
 
 COMPILED = bool(cython.compiled)
-HARDWARE_CRC = False
 if cython.compiled:
     HARDWARE_CRC = bool(penstock_crc32c_start())  # noqa: F821 (declared in kernels.pxd)
+else:
+    HARDWARE_CRC = bool(hardware_based)
 
 RELEASE_BYTES = cython.declare(cython.Py_ssize_t, 128 * 1024)
 
