@@ -268,15 +268,16 @@ def _put(data: cython.uchar[::1], at: cython.Py_ssize_t, size: cython.int, value
         at += 1
 
 
-def assign(
+def assigned(
     data: cython.uchar[::1],
     at: cython.Py_ssize_t,
     base_offset: cython.longlong,
     leader_epoch: cython.int,
     timestamp_type: cython.int,
     max_timestamp: cython.longlong,
-) -> None:
-    """Patches the batch at `at`: offset and epoch, and with timestamp_type 0 or 1 also type and max timestamp.
+    batch_class: type,
+) -> object:
+    """Patches the batch at `at`: offset, epoch, timestamp type (0 or 1) and max timestamp; the batch as it stands then.
 
     Offset and epoch lie outside the CRC; type and timestamp inside, and the CRC is recomputed only if one changed.
     """
@@ -294,36 +295,16 @@ def assign(
         raise IndexError("no whole batch there")
     _put(data, at, 8, base_offset)
     _put(data, at + 12, 4, leader_epoch)
-    if timestamp_type < 0:
-        return
     attributes = (int16_at(view, at + 21) & ~8) | (timestamp_type << 3)
-    if attributes == int16_at(view, at + 21) and max_timestamp == int64_at(view, at + 35):
-        return
-    _put(data, at + 21, 2, attributes)
-    _put(data, at + 35, 8, max_timestamp)
-    if size > RELEASE_BYTES:
-        with cython.nogil:
+    if attributes != int16_at(view, at + 21) or max_timestamp != int64_at(view, at + 35):
+        _put(data, at + 21, 2, attributes)
+        _put(data, at + 35, 8, max_timestamp)
+        if size > RELEASE_BYTES:
+            with cython.nogil:
+                crc = _crc(view, at + 21, at + size)
+        else:
             crc = _crc(view, at + 21, at + size)
-    else:
-        crc = _crc(view, at + 21, at + size)
-    _put(data, at + 17, 4, crc)
-
-
-def assigned(
-    data: cython.uchar[::1],
-    at: cython.Py_ssize_t,
-    base_offset: cython.longlong,
-    leader_epoch: cython.int,
-    timestamp_type: cython.int,
-    max_timestamp: cython.longlong,
-    batch_class: type,
-) -> object:
-    """Like assign(), and the batch as it stands then."""
-    assign(data, at, base_offset, leader_epoch, timestamp_type, max_timestamp)
-    if cython.compiled:
-        view: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
-    else:
-        view = data
+        _put(data, at + 17, 4, crc)
     return _batch(batch_class, view, at)
 
 

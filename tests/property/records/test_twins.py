@@ -55,7 +55,7 @@ def test_headers_written_and_patched(longs: list[int], ints: list[int], short: i
     for twin in (built, interpreted):
         data = bytearray(HEADER_BYTES + 9)
         twin.kernels.write_header(data, *arguments)
-        twin.kernels.assign(data, 0, longs[4], ints[3], 1, longs[1])
+        twin.kernels.assigned(data, 0, longs[4], ints[3], 1, longs[1], Batch)
         if twin is built:
             want = bytes(data)
     assert bytes(data) == want
