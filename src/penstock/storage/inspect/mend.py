@@ -71,15 +71,25 @@ class Mender(NamedTuple):
         return problems, summary
 
     def _clear_leftovers(self, place: PartitionPlace) -> bool:
-        """Completes or drops what a start would; not where a swap that would take other segments' place is bad."""
-        for name in self.files.list(place.path):
+        """Completes or drops what a start would. A bad swap that would take other segments' place stays; with force it
+        is set aside, and they stay."""
+        listed = self.files.list(place.path)
+        bases = [
+            parsed[0] for parsed in map(names.parse_segment_file, listed) if parsed and parsed[1:] == (names.LOG, "")
+        ]
+        for name in listed:
             known = file_place(f"{place.path}/{name}")
-            if known is not None and known.suffix == names.SWAP and known.kind.value == names.LOG:
-                bad: list[Problem] = []
-                request = SegmentRequest(place.path, known.base_offset, True, False, names.SWAP)
-                check = SegmentCheck(self.files, request, OpenTransactions(), bad.append)
-                if check.run().broken:
-                    return False
+            if known is None or known.suffix != names.SWAP or known.kind.value != names.LOG:
+                continue
+            request = SegmentRequest(place.path, known.base_offset, True, False, names.SWAP)
+            check = SegmentCheck(self.files, request, OpenTransactions(), lambda _problem: None).run()
+            if not check.broken:
+                continue
+            if not self.force:
+                return False
+            if any(known.base_offset <= base < max(check.end_offset, known.base_offset + 1) for base in bases):
+                moved = cuts.set_aside(self.files, known.path)
+                self.say(known.path, f"set aside as {_name(moved)}: it is broken, and what it should replace is there")
         before = set(self.files.list(place.path))
         with marker_lifted(self.files, self.home):
             clean_up(self.files, place.path)
@@ -97,16 +107,22 @@ class Mender(NamedTuple):
         first = min(wanted, key=lambda problem: (problem.path, problem.position or 0))
         base = _base_of(first.path)
         position = first.position or 0
+        before = [segment.base_offset for segment in summary.segments if segment.base_offset < base]
+        behind = [segment.base_offset for segment in summary.segments if segment.base_offset > base]
         with marker_lifted(self.files, self.home):
-            action = self._keep_tail(first.path, position)  # may fail, so it comes before anything changes
-            for segment in reversed(summary.segments):
-                if segment.base_offset > base:
-                    self._set_aside(place, segment.base_offset)
-            self.files.truncate(first.path, position)
-            self._sync(first.path)
+            if position == 0 and before:  # nothing of it stays: it goes aside like those behind it
+                action = ""
+                behind.insert(0, base)
+            else:
+                action = self._keep_tail(first.path, position)  # may fail, so it comes before anything changes
+            for found in reversed(behind):
+                self._set_aside(place, found)
+            if action:
+                self.files.truncate(first.path, position)
+                self._sync(first.path)
+                self.say(first.path, action)
             self.files.sync_directory(place.path)
-            self.say(first.path, action)
-            reopen(self.files, self.clock, place, self.home, recovery_point=base)
+            reopen(self.files, self.clock, place, self.home, recovery_point=base if action else before[-1])
         return True
 
     def _set_aside(self, place: PartitionPlace, base: int) -> None:
@@ -146,6 +162,8 @@ class Mender(NamedTuple):
             return False
         if problem.cure is Cure.INDEXES:
             return self._rebuild_indexes(place, base, path)
+        if any(segment.is_damaged for segment in summary.segments if segment.base_offset < base):
+            return False  # a marker that is lost there decides what begins here
         return self._rebuild_transactions(place, summary, base, path)
 
     def _rebuild_indexes(self, place: PartitionPlace, base: int, path: str) -> bool:
