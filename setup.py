@@ -1,12 +1,18 @@
-"""Builds the compiled modules: plain Python files that Cython compiles. Without a compiler the install still works, slowly.
+"""Builds the compiled modules: plain Python files that Cython compiles. All of them or none: kernels call each other in C.
 
 Kernels say their C types in annotations. The modules of a request's way are compiled as they stand, untyped: what that
 saves is the interpreter between their calls (docs/decisions/0004-the-way-of-a-request-is-compiled.md).
+Without a C compiler the install warns and works; the kernels then run interpreted, slowly.
 """
 
+import contextlib
+import glob
 import os
+import sys
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import BaseError, CCompilerError
 
 KERNELS = [
     "records/kernels",
@@ -14,6 +20,7 @@ KERNELS = [
     "records/key_kernels",
     "records/arrow_kernels",
     "records/build_kernels",
+    "records/recovery_kernels",
 ]
 WAY = [
     "base/clock",
@@ -43,9 +50,11 @@ WAY = [
     "server/dispatch",
     "server/framing",
     "storage/append",
+    "storage/directory_health",
     "storage/index_file",
     "storage/leader_epochs",
     "storage/log",
+    "storage/log_offsets",
     "storage/offset_index",
     "storage/partition_log",
     "storage/producer_state",
@@ -62,8 +71,26 @@ def extension(name: str, *compile_arguments: str) -> Extension:
         include_dirs=[os.path.dirname(path)],
         depends=["src/penstock/records/crc32c.h"],
         extra_compile_args=[*compile_arguments],
-        optional=True,  # no compiler: warn, install, run interpreted
     )
+
+
+class BuildKernels(build_ext):
+    """Where one kernel cannot be compiled, none is: what was built before the failure goes, here and in the source."""
+
+    def run(self) -> None:
+        try:
+            super().run()
+        except (BaseError, CCompilerError, OSError) as error:
+            for extension in self.extensions:
+                stem = extension.name.replace(".", "/")
+                for built in (self.get_ext_fullpath(extension.name), *glob.glob(f"src/{stem}.*.so")):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(built)
+            self.extensions = []
+            print(
+                f"penstock: the kernels could not be compiled and will run interpreted, 100 times slower and more: {error}",
+                file=sys.stderr,
+            )
 
 
 def extensions() -> list[Extension]:
@@ -79,4 +106,5 @@ def extensions() -> list[Extension]:
     return [*kernels, *way]
 
 
-setup(ext_modules=extensions())
+if __name__ == "__main__":
+    setup(ext_modules=extensions(), cmdclass={"build_ext": BuildKernels})

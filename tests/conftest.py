@@ -22,6 +22,17 @@ PROFILE = os.environ.get("PENSTOCK_TEST_PROFILE") or ("ci" if judges.ON_CI else 
 settings.load_profile(PROFILE)
 
 
+LONG_TIMEOUT_SECONDS = 3600
+"""A test with full counts takes longer than `timeout` in pyproject.toml allows; a hang still ends."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if PROFILE == "long":
+        for item in items:
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_SECONDS))
+
+
 @pytest.fixture(scope="session")
 def full_counts() -> bool:
     """Whether a test that repeats something (kills, seeds) should do so in full."""

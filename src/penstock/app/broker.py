@@ -89,6 +89,7 @@ class Broker:
             jobs=ThreadJobs(config["num.recovery.threads.per.data.dir"]),
             new_id=self._randomness.uuid,
             jitter_for=self._jitter_ms,
+            node_id=config.node_id,
         )
         self._server: Server | None = None
         self._housekeeping: Housekeeping | None = None
@@ -290,6 +291,10 @@ class Broker:
                 known = checkpoints.read_meta_properties(self._files, state.path)
             except FileNotFoundError:
                 known = {}
+            if known.get("cluster.id", self._image.cluster_id) != self._image.cluster_id:
+                raise LogDirectoryError(
+                    f"{state.path} belongs to cluster {known['cluster.id']}, this is cluster {self._image.cluster_id}"
+                )
             if any(known.get(key) != value for key, value in wanted.items()):
                 checkpoints.write_meta_properties(self._files, state.path, {**known, **wanted})
 
