@@ -78,6 +78,7 @@ class Broker:
         self._image = Image()
         self._partitions = Partitions()
         self._store: EmbeddedStore | None = None
+        self._dynamic: tuple[dict[str, str], dict[str, str]] = ({}, {})
         self._directories = LogDirectories(
             config.log_directories,
             self._files,
@@ -139,9 +140,22 @@ class Broker:
 
     def _follow(self, roles: RoleDriver, topics: Iterable[str]) -> None:
         names = tuple(topics)
+        self._use_dynamic()
         roles.follow(names)
         if self._groups is not None:
             self._groups.follow(names)
+
+    def _use_dynamic(self) -> None:
+        """Takes over brokers' configurations that were changed in the tree; most are looked up when they are needed."""
+        configs = self._image.broker_configs
+        layers = configs.get(layout.CLUSTER_DEFAULT, {}), configs.get(str(self.config.node_id), {})
+        if layers == self._dynamic:
+            return
+        self._dynamic = layers
+        for complaint in self.config.use_dynamic(*layers):
+            logger.warning("%s", complaint)
+        if self._server is not None:
+            self._server.connections_max = self.config["max.connections"]
 
     @staticmethod
     def _make_parents(path: str) -> None:
@@ -168,6 +182,7 @@ class Broker:
             if self._store.cut is not None:
                 logger.log(logging.ERROR if self._store.cut.entries_after else logging.WARNING, "%s", self._store.cut)
             self._image.load(self._store.nodes())
+            self._use_dynamic()
 
     @property
     def _opened_store(self) -> EmbeddedStore:
@@ -318,13 +333,6 @@ class Broker:
         )
 
     def _start_housekeeping(self, services: Services, failures: Failures) -> None:
-        names = (
-            "replica.high.watermark.checkpoint.interval.ms",
-            "log.flush.offset.checkpoint.interval.ms",
-            "log.flush.start.offset.checkpoint.interval.ms",
-            "log.retention.check.interval.ms",
-            "producer.id.expiration.ms",
-        )
         self._housekeeping = Housekeeping(
             loop=self._loop,
             clock=self._clock,
@@ -333,7 +341,7 @@ class Broker:
             partitions=self._partitions,
             flushes=services.flushes,
             failures=failures,
-            values={name: self.config[name] for name in names},
+            values=self.config,
         )
         self._housekeeping.start()
         services.groups.start()
@@ -341,19 +349,13 @@ class Broker:
         self._plan_idle_check()
 
     def _start_cleaner(self, failures: Failures) -> None:
-        names = (
-            "log.cleaner.enable",
-            "log.cleaner.threads",
-            "log.cleaner.dedupe.buffer.size",
-            "log.cleaner.backoff.ms",
-        )
         self._cleaner = Cleaner(
             loop=self._loop,
             clock=self._clock,
             files=self._files,
             directories=self._directories,
             failures=failures,
-            values={name: self.config[name] for name in names},
+            values=self.config,
             new_seed=partial(self._randomness.bytes, 16),
         )
         self._cleaner.start()

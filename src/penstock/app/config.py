@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.base.config import ConfigKey, integer, table, text
+from penstock.base.config import ConfigKey, integer, table, text, value_text
 from penstock.base.errors import ConfigError
 from penstock.controller import config as controller
 from penstock.coordinator.groups import config as groups
@@ -23,10 +23,15 @@ OWN_KEYS: Mapping[str, ConfigKey[Any]] = table(
 KEYS: Mapping[str, ConfigKey[Any]] = {
     **OWN_KEYS,
     **storage.BROKER_KEYS,
+    **storage.SYNONYM_KEYS,
     **server.KEYS,
     **replication.KEYS,
     **controller.KEYS,
     **groups.KEYS,
+}
+
+DEFAULTS: Mapping[str, str] = {
+    name: shown for name, key in KEYS.items() if (shown := value_text(key.default)) is not None
 }
 
 _KRAFT_ONLY = ("process.roles", "controller.", "metadata.", "quorum.")
@@ -78,11 +83,11 @@ class BrokerConfig:
             raise ConfigError("zookeeper.connect is set: clusters with ZooKeeper are not supported yet; remove it")
         self.given = dict(settings)
         self.keys = KEYS
+        self.defaults = DEFAULTS
         self.complaints = list(_complaints(settings))
-        self._values = {
-            name: key.read(settings[name]) if name in settings else key.default for name, key in KEYS.items()
-        }
+        self._values = _read(settings)
         self.log_values = storage.broker_defaults(settings)
+        """The broker's values of topic keys. The same mapping for ever: `use_dynamic` changes what is in it."""
         self.node_id: int = self._values["node.id"]
         if "node.id" not in settings and self._values["broker.id"] >= 0:
             self.node_id = self._values["broker.id"]
@@ -104,6 +109,33 @@ class BrokerConfig:
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
+
+    def check_dynamic(self, changed: Mapping[str, str]) -> None:
+        """Whether these settings could be in force beside those that were given at the start; ConfigError says why not."""
+        for name, value in changed.items():
+            key = KEYS.get(name)
+            if key is None:
+                raise ConfigError(f"{name} is not a configuration key of a broker")
+            if not key.dynamic:
+                raise ConfigError(f"{name} cannot be changed while the broker runs; set it in its file and start again")
+            key.read(value)
+        storage.broker_defaults({**self.given, **changed})
+
+    def use_dynamic(self, *layers: Mapping[str, str]) -> list[str]:
+        """Takes over what was set while brokers ran, later layers over earlier. Returns what cannot be used, and why."""
+        merged, complaints = dict(self.given), []
+        for layer in layers:
+            for name, value in layer.items():
+                try:
+                    self.check_dynamic({name: value})
+                except ConfigError as error:
+                    complaints.append(f"{error} (it is stored, and left out)")
+                else:
+                    merged[name] = value
+        self._values = _read(merged)
+        self.log_values.clear()
+        self.log_values.update(storage.broker_defaults(merged))
+        return complaints
 
     def _check_listeners(self, protocols: Mapping[str, str]) -> None:
         if not self.listeners:
@@ -128,11 +160,18 @@ class BrokerConfig:
     def fetch_bytes_max(self) -> int:
         return int(self._values["fetch.max.bytes"])
 
+    @property
+    def describe_partitions_max(self) -> int:
+        return int(self._values["max.request.partition.size.limit"])
+
+
+def _read(settings: Mapping[str, str]) -> dict[str, Any]:
+    return {name: key.read(settings[name]) if name in settings else key.default for name, key in KEYS.items()}
+
 
 def _complaints(settings: Mapping[str, str]) -> Iterable[str]:
-    synonyms = {synonym for key in storage.TOPIC_KEYS.values() for synonym in key.synonyms}
     for name in settings:
-        if name in KEYS or name in synonyms:
+        if name in KEYS:
             continue
         if name.startswith(_KRAFT_ONLY):
             yield f"{name} is for KRaft controllers and not used here"

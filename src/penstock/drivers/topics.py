@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
+from penstock.controller.configs import decide_broker_config
 from penstock.controller.topics import (
     NewTopic,
     TopicDecision,
@@ -42,6 +43,9 @@ class TopicDriver:
 
     def decide_config(self, topic: TopicImage, config: Mapping[str, str]) -> Transaction:
         return decide_config(self._image, topic, config, self.defaults)
+
+    def decide_broker_config(self, entity: str, config: Mapping[str, str]) -> Transaction:
+        return decide_broker_config(self._image, entity, config)
 
     def submit(self, transaction: Transaction, confirmed: Confirmed) -> None:
         self._store.submit(transaction, lambda event: confirmed(_error(event)))

@@ -40,6 +40,8 @@ class TopicImage(NamedTuple):
 class Image:
     def __init__(self) -> None:
         self.version = 0
+        self.brokers_version = 0
+        """Rises when a broker comes or goes, or one of its log directories does."""
         self.topics: dict[str, TopicImage] = {}
         self.names_by_id: dict[bytes, str] = {}
         self.topic_configs: dict[str, dict[str, str]] = {}
@@ -65,6 +67,7 @@ class Image:
             if broker_id not in told:
                 self.offline_replicas[topic, partition] = (*told, broker_id)
         self.version += 1
+        self.brokers_version += 1
 
     def load(self, nodes: Iterable[Kept]) -> None:
         """The first filling, from every node of the tree, parents first."""
@@ -85,6 +88,8 @@ class Image:
                 self._write(result, operation.data, 0)
             else:
                 self._write(operation.path, operation.data, getattr(result, "version", 0))
+            if operation.path.startswith(f"{layout.BROKER_CONFIGS}/"):
+                touched.update(self.topics)  # brokers' keys are the defaults of every topic's
             touched.update(_topics_of([operation.path]))
         self.version += 1
         return touched
@@ -94,6 +99,7 @@ class Image:
         match parts[1:]:
             case ["brokers", "ids", broker_id]:
                 self.brokers[int(broker_id)] = layout.decode_broker(path, data)
+                self.brokers_version += 1
             case ["brokers", "topics", topic]:
                 self._write_topic(path, topic, data)
             case ["brokers", "topics", topic, "partitions", partition, "state"]:
@@ -128,6 +134,7 @@ class Image:
         match parts[1:]:
             case ["brokers", "ids", broker_id]:
                 self.brokers.pop(int(broker_id), None)
+                self.brokers_version += 1
             case ["brokers", "topics", topic]:
                 gone = self.topics.pop(topic, None)
                 if gone is not None:

@@ -90,6 +90,14 @@ def topic_config_path(topic: str) -> str:
     return f"{TOPIC_CONFIGS}/{topic}"
 
 
+CLUSTER_DEFAULT = "<default>"
+"""The entity that stands for every broker."""
+
+
+def broker_config_path(entity: str) -> str:
+    return f"{BROKER_CONFIGS}/{entity}"
+
+
 def broker_path(broker_id: int) -> str:
     return f"{BROKERS}/{broker_id}"
 

@@ -52,7 +52,7 @@ class Server:
     ) -> None:
         self._dispatch = dispatch
         self._frame_bytes_max = frame_bytes_max
-        self._connections_max = connections_max
+        self.connections_max = connections_max
         self._backlog = backlog
         self._run_in_thread = run_in_thread
         self._servers: list[asyncio.AbstractServer] = []
@@ -100,7 +100,7 @@ class Server:
             connection.flush()
 
     def _opened(self, connection: Connection) -> bool:
-        if len(self.connections) >= self._connections_max:
+        if len(self.connections) >= self.connections_max:
             return False
         self.connections.add(connection)
         return True

@@ -195,6 +195,8 @@ class World:
 
     def follow(self, topics: Iterable[str]) -> None:
         names = tuple(topics)
+        configs = self.image.broker_configs
+        assert self.config.use_dynamic(configs.get("<default>", {}), configs.get("1", {})) == []
         self.roles.follow(names)
         self.groups.follow(names)
 
