@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 import uuid
@@ -12,14 +11,14 @@ from functools import partial
 
 from penstock.app.config import BrokerConfig
 from penstock.app.progress import RecoveryProgress
+from penstock.app.registration import Registration
 from penstock.base.clock import SystemClock
-from penstock.base.errors import LogDirectoryError, PenstockError
+from penstock.base.errors import LogDirectoryError
 from penstock.base.files import SystemFiles
 from penstock.base.ids import TopicPartition, topic_id_text
 from penstock.base.jobs import ThreadJobs
 from penstock.base.randomness import Randomness, SystemRandomness
-from penstock.controller.adoption import decide_adopt
-from penstock.controller.leaders import decide_offline, decide_start_alone
+from penstock.controller.leaders import decide_offline
 from penstock.controller.topics import TopicDefaults
 from penstock.coordinator.groups.config import GroupSettings
 from penstock.drivers.appends import HeavyAppends
@@ -41,12 +40,10 @@ from penstock.metadata import layout
 from penstock.metadata.embedded import EmbeddedStore
 from penstock.metadata.image import Image
 from penstock.metadata.layout import BrokerNode, Endpoint
-from penstock.metadata.store import Committed, Create, Operation, Transaction
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.replication.partitions import Partitions
 from penstock.server.dispatch import Dispatcher
 from penstock.server.listener import Address, Server
-from penstock.storage import checkpoints
 from penstock.storage.config import LogConfig, log_config
 from penstock.storage.log_directories import LogDirectories
 
@@ -189,60 +186,22 @@ class Broker:
         assert self._store is not None
         return self._store
 
-    def _commit_now(self, operations: tuple[Operation, ...]) -> None:
-        """A transaction before anybody is served: waits for the disk where it stands."""
-        if not operations:
-            return
-        store = self._opened_store
-        store.submit(Transaction(operations=operations))
-        store.sync()
-        store.synced(store.journal_position)
-        for event in store.take_events():
-            if not isinstance(event, Committed):
-                raise PenstockError(f"the metadata store refused to start: {event}")
-            self._image.apply(event)
-
     def _register(self) -> None:
         """Everything the tree must say before the first client is served."""
-        node_id = self.config.node_id
-        self._commit_now(layout.permanent_nodes([node.path for node in self._opened_store.nodes()]))
-        if self._image.cluster_id is None:
-            cluster_id = self._cluster_id_on_disk() or topic_id_text(self._new_topic_id())
-            self._commit_now((Create(path=layout.CLUSTER_ID, data=layout.encode_cluster_id(cluster_id)),))
-        self._write_meta_properties()
         endpoints = tuple(
             Endpoint(listener=bound.name, security_protocol="PLAINTEXT", host=told.host, port=told.port)
             for bound in self.endpoints
             for told in (self.advertised(bound),)
         )
-        broker = BrokerNode(broker_id=node_id, endpoints=endpoints, rack=self.config["broker.rack"] or None)
-        data = layout.encode_broker(broker, self._clock.wall_ms())
-        self._commit_now((Create(path=layout.broker_path(node_id), data=data, ephemeral=True),))
-        logs = self._directories.logs
-        adopted = decide_adopt(
-            self._image,
-            {partition: log.topic_id for partition, log in logs.items()},
-            {partition: log.leader_epochs.latest for partition, log in logs.items()},
-            node_id,
-            self._new_topic_id,
+        node_id, rack = self.config.node_id, self.config["broker.rack"] or None
+        registration = Registration(
+            store=self._opened_store,
+            image=self._image,
+            directories=self._directories,
+            files=self._files,
+            new_id=self._new_topic_id,
         )
-        self._commit_now(adopted.operations)
-        offline = self._offline_partitions()
-        self._image.set_offline(offline, node_id)
-        self._commit_now(decide_start_alone(self._image, node_id, offline).operations)
-        self._image.controller_id = node_id
-
-    def _offline_partitions(self) -> set[TopicPartition]:
-        """What this broker should hold and does not find, while a directory is offline that may hold it."""
-        if not self._directories.offline:
-            return set()
-        expected = {
-            TopicPartition(topic.name, number)
-            for topic in self._image.topics.values()
-            for number, state in topic.partitions.items()
-            if self.config.node_id in state.replicas
-        }
-        return expected - self._directories.logs.keys()
+        registration.register(BrokerNode(broker_id=node_id, endpoints=endpoints, rack=rack), self._clock.wall_ms())
 
     def _make_failures(
         self, store: StoreDriver, waits: tuple[Delayed[TopicPartition], Delayed[TopicPartition]]
@@ -262,25 +221,6 @@ class Broker:
             return Address(name=bound.name, host=socket.gethostname(), port=bound.port)
         return bound
 
-    def _cluster_id_on_disk(self) -> str | None:
-        for state in self._directories.directories:
-            with contextlib.suppress(FileNotFoundError):
-                found = checkpoints.read_meta_properties(self._files, state.path).get("cluster.id")
-                if found:
-                    return found
-        return None
-
-    def _write_meta_properties(self) -> None:
-        assert self._image.cluster_id is not None
-        wanted = {"version": "1", "cluster.id": self._image.cluster_id, "node.id": str(self.config.node_id)}
-        for state in self._directories.directories:
-            try:
-                known = checkpoints.read_meta_properties(self._files, state.path)
-            except FileNotFoundError:
-                known = {}
-            if any(known.get(key) != value for key, value in wanted.items()):
-                checkpoints.write_meta_properties(self._files, state.path, {**known, **wanted})
-
     def _make_waits(self) -> tuple[Delayed[TopicPartition], Delayed[TopicPartition]]:
         return Delayed("Produce", self._clock, self._loop), Delayed("Fetch", self._clock, self._loop)
 
@@ -298,7 +238,9 @@ class Broker:
             log_values=config.log_values,
         )
         flushes = Flushes(self._loop, waits, failures)
-        topics = TopicDriver(self._image, store, defaults, self._new_topic_id)
+        topics = TopicDriver(
+            self._image, store, defaults, self._new_topic_id, is_every_log_here=lambda: not self._directories.offline
+        )
         self._groups = GroupDriver(
             clock=self._clock,
             loop=self._loop,

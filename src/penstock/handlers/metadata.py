@@ -188,10 +188,11 @@ def _asked_topic(asked: _Asked, errors: dict[str, ErrorCode], context: Context, 
     assert asked.name is not None
     if not _may_describe(asked.name, context):
         return _missing(asked.name, None, ErrorCode.topic_authorization_failed, context)
+    operations = allowed_operations(context, Resource.TOPIC, asked.name) if wants_operations else NOT_ASKED
     found = image.topics.get(asked.name)
     if found is not None:
         return _topic(found, context, wants_operations)
-    return _missing(asked.name, None, errors.get(asked.name, why_no_topic(asked.name)), context)
+    return _missing(asked.name, None, errors.get(asked.name, why_no_topic(asked.name)), context, operations)
 
 
 def why_no_topic(name: str) -> ErrorCode:
@@ -203,7 +204,9 @@ def why_no_topic(name: str) -> ErrorCode:
     return ErrorCode.unknown_topic_or_partition
 
 
-def _missing(name: str | None, topic_id: bytes | None, error: ErrorCode, context: Context) -> bytes:
+def _missing(
+    name: str | None, topic_id: bytes | None, error: ErrorCode, context: Context, operations: int = NOT_ASKED
+) -> bytes:
     shape = context.response.topics
     return _encoded(
         shape.make(
@@ -212,7 +215,7 @@ def _missing(name: str | None, topic_id: bytes | None, error: ErrorCode, context
             topic_id=None if topic_id is None else uuid.UUID(bytes=topic_id),
             is_internal=name in INTERNAL_TOPICS,
             partitions=(),
-            topic_authorized_operations=NOT_ASKED,
+            topic_authorized_operations=operations,
         )
     )
 

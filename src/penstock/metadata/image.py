@@ -44,6 +44,8 @@ class Image:
         """Rises when a broker comes or goes, or one of its log directories does."""
         self.topics: dict[str, TopicImage] = {}
         self.names_by_id: dict[bytes, str] = {}
+        self.deleting: set[str] = set()
+        """Topics marked for deletion; some of their logs may still be on a disk."""
         self.topic_configs: dict[str, dict[str, str]] = {}
         self.broker_configs: dict[str, dict[str, str]] = {}
         self.brokers: dict[int, BrokerNode] = {}
@@ -104,6 +106,8 @@ class Image:
                 self._write_topic(path, topic, data)
             case ["brokers", "topics", topic, "partitions", partition, "state"]:
                 self._write_state(topic, int(partition), layout.decode_state(path, data), version)
+            case ["admin", "delete_topics", topic]:
+                self.deleting.add(topic)
             case ["config", "topics", topic]:
                 self.topic_configs[topic] = layout.decode_config(path, data)
             case ["config", "brokers", broker]:
@@ -141,14 +145,19 @@ class Image:
                     self.names_by_id.pop(gone.topic_id.bytes, None)
                     for number in gone.partitions:
                         self.offline_replicas.pop((topic, number), None)
+            case ["admin", "delete_topics", topic]:
+                self.deleting.discard(topic)
             case ["config", "topics", topic]:
                 self.topic_configs.pop(topic, None)
             case ["config", "brokers", broker]:
                 self.broker_configs.pop(broker, None)
 
 
+_TOPIC_PARENTS = (["brokers", "topics"], ["config", "topics"], ["admin", "delete_topics"])
+
+
 def _topics_of(paths: Iterable[str]) -> Iterable[str]:
     for path in paths:
         parts = path.split("/")
-        if len(parts) > 3 and parts[1:3] in (["brokers", "topics"], ["config", "topics"]):
+        if len(parts) > 3 and parts[1:3] in _TOPIC_PARENTS:
             yield parts[3]

@@ -17,6 +17,7 @@ TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 CLUSTER_ID = "/cluster/id"
 CONTROLLER_EPOCH = "/controller_epoch"
+DELETED_TOPICS = "/admin/delete_topics"
 PRODUCER_IDS = "/latest_producer_id_block"
 
 PERMANENT = (
@@ -30,7 +31,7 @@ PERMANENT = (
     "/config/users",
     "/config/changes",
     "/admin",
-    "/admin/delete_topics",
+    DELETED_TOPICS,
     "/cluster",
     "/isr_change_notification",
     "/log_dir_event_notification",
@@ -72,6 +73,11 @@ class PartitionState:
 
 def topic_path(topic: str) -> str:
     return f"{TOPICS}/{topic}"
+
+
+def deletion_mark(topic: str) -> str:
+    """A topic is being deleted while this node is there: its logs go first, then what the tree says of it, then the mark."""
+    return f"{DELETED_TOPICS}/{topic}"
 
 
 def topic_of(path: str) -> str | None:
