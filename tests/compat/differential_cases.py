@@ -24,6 +24,7 @@ def records(*timestamps: int, key: bytes | None = None) -> bytes:
 
 
 def setup() -> Iterator[Case]:
+    yield alike()
     for name, partitions, configs in (
         (DATA, 2, {"retention.ms": "-1"}),
         (COMPACT, 1, {"cleanup.policy": "compact"}),
@@ -32,6 +33,13 @@ def setup() -> Iterator[Case]:
         topic = new_topic(name, partitions, configs=configs)
         values = {"topics": [topic], "timeout": 30_000}
         yield Case(name=f"setup {name}", key=19, values=values, versions=range(7, 8), is_change=True)
+
+
+def alike() -> Case:
+    """A new 4.3 has this set for its cluster; so do the others from here on."""
+    entry = {"name": "min.insync.replicas", "config_operation": 0, "value": "1"}
+    values = {"resources": [{"resource_type": 4, "resource_name": "", "configs": [entry]}]}
+    return Case(name="setup cluster", key=44, values=values, versions=range(1, 2), is_change=True)
 
 
 def fill() -> Iterator[Case]:
@@ -344,7 +352,7 @@ def configs() -> Iterator[Case]:
             ("whole", change(2, EMPTY, ("segment.ms", 0, "9000"))),
             ("whole, bad", change(2, EMPTY, ("segment.ms", 0, "x"))),
             ("whole, null", change(2, EMPTY, ("segment.ms", 0, None))),
-            ("whole, cluster", change(4, "")),
+            ("whole, cluster", change(4, "", ("min.insync.replicas", 0, "1"))),
             ("whole, broker", change(4, "1")),
             ("whole, unknown topic", change(2, "d-missing")),
         )
@@ -452,11 +460,11 @@ def cluster() -> Iterator[Case]:
     yield Case(name="reassignments", key=46, values={"timeout": 9000, "topics": None})
     listed = [{"name": DATA, "partition_indexes": [0]}, {"name": "d-missing", "partition_indexes": [0]}]
     yield Case(name="reassignments: named", key=46, values={"timeout": 9000, "topics": listed})
-    for name, values in (
+    for name, updates in (
         ("unknown", {"feature_updates": [{"feature": "nonsense", "max_version_level": 1, "upgrade_type": 1}]}),
         ("negative", {"feature_updates": [{"feature": "nonsense", "max_version_level": -1, "upgrade_type": 1}]}),
     ):
-        yield Case(name=f"features: {name}", key=57, values={"timeout": 9000, **values}, is_change=True)
+        yield Case(name=f"features: {name}", key=57, values={"timeout": 9000, **updates}, is_change=True)
     for kinds in ([2], [4], [16], [99], [32]):
         yield Case(name=f"resources {kinds}", key=74, values={"resource_types": kinds})
     yield Case(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from penstock.base.config import ConfigKey, integer, table, text, value_text
@@ -14,10 +15,16 @@ from penstock.server import config as server
 from penstock.server.listener import Address, parse_listener
 from penstock.storage import config as storage
 
+
+def _nullable(key: ConfigKey[Any]) -> ConfigKey[Any]:
+    """The same key with no default at all."""
+    return replace(key, default=None)
+
+
 OWN_KEYS: Mapping[str, ConfigKey[Any]] = table(
     integer("node.id", 1, "This broker's number.", low=0, dynamic=False, synonyms=("broker.id",)),
     integer("broker.id", -1, "This broker's number, where `node.id` is not set.", low=-1, dynamic=False),
-    text("broker.rack", "", "Where this broker stands.", dynamic=False),
+    _nullable(text("broker.rack", "", "Where this broker stands.", dynamic=False)),
 )
 
 KEYS: Mapping[str, ConfigKey[Any]] = {

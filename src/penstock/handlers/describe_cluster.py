@@ -42,8 +42,8 @@ def handle_describe_cluster(request: Any, context: Context) -> Any:
         error_code=error_code,
         error_message=message,
         endpoint_type=BROKERS,
-        cluster_id=image.cluster_id or "",
-        controller_id=image.controller_id,
+        cluster_id=(image.cluster_id or "") if error_code == ErrorCode.none else "",
+        controller_id=image.controller_id if error_code == ErrorCode.none else -1,
         brokers=brokers,
         cluster_authorized_operations=operations,
     )

@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
 from penstock.controller.elections import Election, decide_election
-from penstock.controller.errors import ElectionNotNeededError
+from penstock.controller.errors import ElectionNotNeededError, InvalidRequestError
 from penstock.handlers.api import Context
 from penstock.handlers.authoriser import CLUSTER_NAME, Action, Resource
 from penstock.handlers.confirmations import Submit, confirm_all
@@ -38,7 +38,8 @@ def handle_elect_leaders(request: Any, context: Context) -> Any:
         return _answer(dict.fromkeys(_named(named or ()), refusal), code_of(refusal), context)
     kind = getattr(request, "election_type", Election.PREFERRED)
     if kind not in tuple(Election):
-        return _answer({}, ErrorCode.invalid_request, context)
+        unknown = InvalidRequestError(f"{kind} is no kind of election")
+        return _answer(dict.fromkeys(_named(named or ()), unknown), ErrorCode.invalid_request, context)
     for key in keys:
         try:
             partition = services.image.partition(key.topic, key.partition)

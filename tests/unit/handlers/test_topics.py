@@ -238,7 +238,10 @@ def test_everything_is_there_again_after_a_restart(tmp_path: Path) -> None:
     world.directories.close()
     world.store.close()
     again = World(tmp_path)
-    assert again.image.topics == topics
+    assert {name: topic.topic_id for name, topic in again.image.topics.items()} == {
+        name: topic.topic_id for name, topic in topics.items()
+    }
+    assert [state.leader_epoch for state in again.image.topics["t"].partitions.values()] == [1, 1]
     assert again.image.topic_configs == {"t": {"segment.bytes": "12345"}}
     assert set(again.directories.logs) == {TopicPartition("t", 0), TopicPartition("t", 1)}
 
