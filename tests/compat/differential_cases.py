@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from tests.support.differential import Case, Values
@@ -53,7 +53,7 @@ def new_topic(
     name: str,
     partitions: int = 1,
     factor: int = 1,
-    configs: dict[str, str | None] | dict[str, str] | None = None,
+    configs: Mapping[str, str | None] | None = None,
     assignments: dict[int, list[int]] | None = None,
 ) -> dict[str, Any]:
     return {

@@ -39,6 +39,24 @@ def flat(answer: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, answer
 
 
+def _elements(answer: dict[str, Any]) -> set[str]:
+    return {path[: match.end()] for path in answer for match in re.finditer(r"\]", path)}
+
+
+def _elements_told_once(answer: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """An element that only one side has is one difference, not one for each of its fields."""
+    known = _elements(other)
+    told: dict[str, Any] = {}
+    for path, value in answer.items():
+        ends = [match.end() for match in re.finditer(r"\]", path)]
+        alone = next((path[:end] for end in ends if path[:end] not in known), None)
+        if alone is not None:
+            told[alone] = "there"
+        elif not path.endswith(".count") and value != []:
+            told[path] = value
+    return told
+
+
 @dataclass(frozen=True, kw_only=True)
 class Known:
     """A difference that is meant, and why."""
@@ -141,6 +159,7 @@ class Pair:
     def _compare(self, case: str, theirs: dict[str, Any] | None, ours: dict[str, Any] | None) -> list[str]:
         if theirs is None or ours is None:
             theirs, ours = {"closed": theirs is None}, {"closed": ours is None}
+        theirs, ours = _elements_told_once(theirs, ours), _elements_told_once(ours, theirs)
         found = []
         for path in dict.fromkeys((*theirs, *ours)):
             expected, got = theirs.get(path, "absent"), ours.get(path, "absent")

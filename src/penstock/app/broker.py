@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from penstock.app.config import BrokerConfig
+from penstock.app.listeners import ANY_INTERFACE
 from penstock.app.progress import RecoveryProgress
 from penstock.app.registration import Registration
 from penstock.base.clock import SystemClock
@@ -48,8 +49,6 @@ from penstock.storage.config import LogConfig, log_config
 from penstock.storage.log_directories import LogDirectories
 
 logger = logging.getLogger(__name__)
-
-_ANY_INTERFACE = ("", "0.0.0.0", "::")
 
 
 def new_topic_id(randomness: Randomness) -> uuid.UUID:
@@ -217,7 +216,7 @@ class Broker:
         told = self.config.advertised.get(bound.name)
         if told is not None:
             return Address(name=told.name, host=told.host, port=told.port or bound.port)
-        if bound.host in _ANY_INTERFACE:
+        if bound.host in ANY_INTERFACE:
             return Address(name=bound.name, host=socket.gethostname(), port=bound.port)
         return bound
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from penstock.app.listeners import read_listeners
 from penstock.base.config import ConfigKey, integer, table, text, value_text
 from penstock.base.errors import ConfigError
 from penstock.controller import config as controller
 from penstock.coordinator.groups import config as groups
 from penstock.replication import config as replication
 from penstock.server import config as server
-from penstock.server.listener import Address, parse_listener
 from penstock.storage import config as storage
 
 
@@ -42,6 +42,24 @@ DEFAULTS: Mapping[str, str] = {
 }
 
 _KRAFT_ONLY = ("process.roles", "controller.", "metadata.", "quorum.")
+_NO_EFFECT = (
+    "num.network.threads",
+    "num.io.threads",
+    "num.replica.fetchers",
+    "background.threads",
+    "queued.max.requests",
+    "socket.send.buffer.bytes",
+    "socket.receive.buffer.bytes",
+    "replica.",
+    "share.coordinator.",
+    "group.coordinator.",
+    "group.consumer.",
+    "group.share.",
+    "remote.log.",
+    "metric.reporters",
+    "metrics.",
+    "transaction.state.log.",
+)
 _DATA_DEFAULT = "penstock-data"
 
 
@@ -101,18 +119,7 @@ class BrokerConfig:
         self.log_directories: tuple[str, ...] = self._values["log.dirs"] or (
             (self._values["log.dir"],) if self._values["log.dir"] else (_DATA_DEFAULT,)
         )
-        protocols = dict(
-            entry.partition(":")[::2] for entry in self._values["listener.security.protocol.map"] if ":" in entry
-        )
-        self.listeners = tuple(
-            listener
-            for listener in map(parse_listener, self._values["listeners"])
-            if listener.name != settings.get("controller.listener.names", "")
-        )
-        self._check_listeners(protocols)
-        self.advertised: dict[str, Address] = {
-            address.name: address for address in map(parse_listener, self._values["advertised.listeners"])
-        }
+        self.listeners, self.advertised = read_listeners(self)
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
@@ -144,16 +151,6 @@ class BrokerConfig:
         self.log_values.update(storage.broker_defaults(merged))
         return complaints
 
-    def _check_listeners(self, protocols: Mapping[str, str]) -> None:
-        if not self.listeners:
-            raise ConfigError("listeners is empty: a broker listens somewhere")
-        for listener in self.listeners:
-            protocol = protocols.get(listener.name)
-            if protocol is None:
-                raise ConfigError(f"listener {listener.name} has no entry in listener.security.protocol.map")
-            if protocol != "PLAINTEXT":
-                raise ConfigError(f"listener {listener.name} is {protocol}: only PLAINTEXT is supported yet")
-
     # What handlers ask for.
     @property
     def auto_create_topics(self) -> bool:
@@ -178,10 +175,12 @@ def _read(settings: Mapping[str, str]) -> dict[str, Any]:
 
 def _complaints(settings: Mapping[str, str]) -> Iterable[str]:
     for name in settings:
-        if name in KEYS:
-            continue
         if name.startswith(_KRAFT_ONLY):
             yield f"{name} is for KRaft controllers and not used here"
+        elif name in KEYS:
+            continue
+        elif name.startswith(_NO_EFFECT):
+            yield f"{name} is a key of Kafka's that has no effect here"
         elif name in storage.RETIRED_KEYS:
             yield f"{name} is from older versions of Kafka and not used"
         else:
