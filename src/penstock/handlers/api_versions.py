@@ -4,7 +4,7 @@ Behaviour: lists what the registry serves, and nothing else. An unknown version 
     UNSUPPORTED_VERSION and the list, so that the client can ask again (KIP-511); a client that names itself badly gets
     INVALID_REQUEST.
 Versions: 1 throttle time; 3 flexible, the client's software (KIP-511), features (KIP-584); 4 features with minimum 0.
-Differs from Kafka: no features are finalised yet.
+Differs from Kafka: the features are Penstock's own (`handlers/features.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
+from penstock.handlers.features import FEATURES
 from penstock.protocol.schemas import Shape, codec
 
 if TYPE_CHECKING:
@@ -47,7 +48,27 @@ def _answer(response: Shape, apis: Mapping[int, Api], error_code: ErrorCode) -> 
         )
         for _, api in sorted(apis.items())
     )
-    return response.make(error_code=error_code, api_keys=keys, throttle_time=timedelta())
+    return response.make(
+        error_code=error_code,
+        api_keys=keys,
+        throttle_time=timedelta(),
+        supported_features=_supported(response),
+        finalized_features_epoch=0,
+        finalized_features=tuple(
+            response.finalized_features.make(
+                name=name, max_version_level=feature.level, min_version_level=feature.level
+            )
+            for name, feature in sorted(FEATURES.items())
+            if feature.level > 0
+        ),
+    )
+
+
+def _supported(response: Shape) -> tuple[Any, ...]:
+    return tuple(
+        response.supported_features.make(name=name, min_version=feature.low, max_version=feature.high)
+        for name, feature in sorted(FEATURES.items())
+    )
 
 
 def unsupported_version_answer(apis: Mapping[int, Api]) -> bytes:

@@ -8,7 +8,12 @@ from penstock.base import errors as base
 from penstock.base import ids
 from penstock.controller import errors as controller
 from penstock.coordinator.groups import errors as groups
-from penstock.handlers.errors import ClusterAuthorisationError, GroupAuthorisationError, TopicAuthorisationError
+from penstock.handlers.errors import (
+    ClusterAuthorisationError,
+    GroupAuthorisationError,
+    TopicAuthorisationError,
+    UnsupportedVersionError,
+)
 from penstock.metadata import store
 from penstock.protocol.errors import MalformedMessageError
 from penstock.replication import errors as replication
@@ -39,6 +44,7 @@ CODES: dict[type[base.PenstockError], ErrorCode] = {
     ClusterAuthorisationError: ErrorCode.cluster_authorization_failed,
     GroupAuthorisationError: ErrorCode.group_authorization_failed,
     TopicAuthorisationError: ErrorCode.topic_authorization_failed,
+    UnsupportedVersionError: ErrorCode.unsupported_version,
     replication.UnknownTopicOrPartitionError: ErrorCode.unknown_topic_or_partition,
     replication.UnknownTopicIdError: ErrorCode.unknown_topic_id,
     replication.InconsistentTopicIdError: ErrorCode.inconsistent_topic_id,
@@ -57,6 +63,10 @@ CODES: dict[type[base.PenstockError], ErrorCode] = {
     controller.InvalidReplicaAssignmentError: ErrorCode.invalid_replica_assignment,
     controller.InvalidRequestError: ErrorCode.invalid_request,
     controller.PolicyViolationError: ErrorCode.policy_violation,
+    controller.ElectionNotNeededError: ErrorCode.election_not_needed,
+    controller.PreferredLeaderNotAvailableError: ErrorCode.preferred_leader_not_available,
+    controller.EligibleLeadersNotAvailableError: ErrorCode.eligible_leaders_not_available,
+    controller.NoReassignmentInProgressError: ErrorCode.no_reassignment_in_progress,
     groups.CoordinatorNotAvailableError: ErrorCode.coordinator_not_available,
     groups.NotCoordinatorError: ErrorCode.not_coordinator,
     groups.CoordinatorLoadInProgressError: ErrorCode.coordinator_load_in_progress,

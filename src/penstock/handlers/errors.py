@@ -15,3 +15,7 @@ class GroupAuthorisationError(PenstockError):
 
 class TopicAuthorisationError(PenstockError):
     """The principal may not use this topic (TOPIC_AUTHORIZATION_FAILED)."""
+
+
+class UnsupportedVersionError(PenstockError):
+    """Asked for what this version of the API does not have (UNSUPPORTED_VERSION)."""

@@ -14,7 +14,11 @@ KEYS: Mapping[str, ConfigKey[Any]] = table(
         "listener.security.protocol.map",
         ("PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT", "SASL_SSL:SASL_SSL"),
         "The security protocol of each listener name.",
+        dynamic=False,
     ),
+    text("inter.broker.listener.name", "", "The listener that brokers use among themselves.", dynamic=False),
+    text("security.inter.broker.protocol", "PLAINTEXT", "The same by its protocol, where no name is set.", dynamic=False),
+    text_list("controller.listener.names", (), "Listeners of KRaft controllers: there are none, and these are not opened.", dynamic=False),
     integer("socket.request.max.bytes", 104_857_600, "The largest request.", low=1, dynamic=False),
     integer("max.connections", INT_MAX, "Connections at a time.", low=0),
     integer(

@@ -49,6 +49,13 @@ def test_the_defaults_are_kafka_4_3s() -> None:
         "segment.jitter.ms": 0,
         "segment.ms": 168 * HOUR_MS,
         "unclean.leader.election.enable": False,
+        "leader.replication.throttled.replicas": (),
+        "follower.replication.throttled.replicas": (),
+        "remote.storage.enable": False,
+        "remote.log.copy.disable": False,
+        "remote.log.delete.on.disable": False,
+        "local.retention.bytes": -2,
+        "local.retention.ms": -2,
     }
 
 
