@@ -32,6 +32,7 @@ from penstock.drivers.housekeeping import Housekeeping
 from penstock.drivers.loop import AsyncioLoop
 from penstock.drivers.producer_ids import ProducerIds
 from penstock.drivers.roles import RoleDriver
+from penstock.drivers.shards import ShardsSurroundings
 from penstock.drivers.store import StoreDriver
 from penstock.drivers.topics import TopicDriver
 from penstock.handlers.authoriser import AllowAll
@@ -284,8 +285,7 @@ class Broker:
         )
         flushes = Flushes(self._loop, waits, failures)
         topics = TopicDriver(self._image, store, defaults, self._new_topic_id)
-        self._groups = GroupDriver(
-            clock=self._clock,
+        surroundings = ShardsSurroundings(
             loop=self._loop,
             image=self._image,
             partitions=self._partitions,
@@ -293,6 +293,10 @@ class Broker:
             flushes=flushes,
             produce_waits=waits[0],
             fetch_waits=waits[1],
+        )
+        self._groups = GroupDriver(
+            surroundings,
+            clock=self._clock,
             settings=GroupSettings.read(config),
             new_suffix=lambda: str(self._randomness.uuid()),
         )

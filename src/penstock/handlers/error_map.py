@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode
 from penstock.base import errors as base
 from penstock.base import ids
 from penstock.controller import errors as controller
+from penstock.coordinator import errors as coordinator
 from penstock.coordinator.groups import errors as groups
 from penstock.handlers.errors import ClusterAuthorisationError, GroupAuthorisationError, TopicAuthorisationError
 from penstock.metadata import store
@@ -57,9 +58,9 @@ CODES: dict[type[base.PenstockError], ErrorCode] = {
     controller.InvalidReplicaAssignmentError: ErrorCode.invalid_replica_assignment,
     controller.InvalidRequestError: ErrorCode.invalid_request,
     controller.PolicyViolationError: ErrorCode.policy_violation,
-    groups.CoordinatorNotAvailableError: ErrorCode.coordinator_not_available,
-    groups.NotCoordinatorError: ErrorCode.not_coordinator,
-    groups.CoordinatorLoadInProgressError: ErrorCode.coordinator_load_in_progress,
+    coordinator.CoordinatorNotAvailableError: ErrorCode.coordinator_not_available,
+    coordinator.NotCoordinatorError: ErrorCode.not_coordinator,
+    coordinator.CoordinatorLoadInProgressError: ErrorCode.coordinator_load_in_progress,
     groups.InvalidGroupIdError: ErrorCode.invalid_group_id,
     groups.InvalidSessionTimeoutError: ErrorCode.invalid_session_timeout,
     groups.InconsistentGroupProtocolError: ErrorCode.inconsistent_group_protocol,

@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 
 from penstock.base.errors import PenstockError
 from penstock.controller.errors import InvalidRequestError
-from penstock.coordinator.groups.errors import CoordinatorNotAvailableError
+from penstock.coordinator.errors import CoordinatorNotAvailableError
 from penstock.drivers.groups import TOPIC
 from penstock.handlers.api import Context, Pending
 from penstock.handlers.authoriser import Action

@@ -26,6 +26,7 @@ from penstock.drivers.flushes import Flushes
 from penstock.drivers.groups import GroupDriver
 from penstock.drivers.producer_ids import ProducerIds
 from penstock.drivers.roles import RoleDriver
+from penstock.drivers.shards import ShardsSurroundings
 from penstock.drivers.store import StoreDriver
 from penstock.drivers.topics import TopicDriver
 from penstock.handlers.api import Peer
@@ -161,8 +162,7 @@ class World:
         )
         flushes = Flushes(self.loop, (produce, fetch), self.failures)
         topics = TopicDriver(self.image, driver, defaults, lambda: uuid.UUID(int=1000 + next(numbers)))
-        self.groups = GroupDriver(
-            clock=self.clock,
+        surroundings = ShardsSurroundings(
             loop=self.loop,
             image=self.image,
             partitions=self.partitions,
@@ -170,6 +170,10 @@ class World:
             flushes=flushes,
             produce_waits=produce,
             fetch_waits=fetch,
+        )
+        self.groups = GroupDriver(
+            surroundings,
+            clock=self.clock,
             settings=GroupSettings.read(self.config),
             new_suffix=lambda: str(next(numbers)),
         )
