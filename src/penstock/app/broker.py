@@ -22,6 +22,7 @@ from penstock.controller.adoption import decide_adopt
 from penstock.controller.leaders import decide_offline, decide_start_alone
 from penstock.controller.topics import TopicDefaults
 from penstock.coordinator.groups.config import GroupSettings
+from penstock.coordinator.transactions.config import TransactionSettings
 from penstock.drivers.appends import HeavyAppends
 from penstock.drivers.cleaner import Cleaner
 from penstock.drivers.delayed import Delayed
@@ -30,11 +31,13 @@ from penstock.drivers.flushes import Flushes
 from penstock.drivers.groups import GroupDriver
 from penstock.drivers.housekeeping import Housekeeping
 from penstock.drivers.loop import AsyncioLoop
+from penstock.drivers.markers import LocalMarkers
 from penstock.drivers.producer_ids import ProducerIds
 from penstock.drivers.roles import RoleDriver
 from penstock.drivers.shards import ShardsSurroundings
 from penstock.drivers.store import StoreDriver
 from penstock.drivers.topics import TopicDriver
+from penstock.drivers.transactions import TransactionDriver
 from penstock.handlers.authoriser import AllowAll
 from penstock.handlers.registry import make_registry
 from penstock.handlers.services import Services
@@ -92,6 +95,7 @@ class Broker:
         self._housekeeping: Housekeeping | None = None
         self._cleaner: Cleaner | None = None
         self._groups: GroupDriver | None = None
+        self._transactions: TransactionDriver | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
 
     # Starting.
@@ -143,6 +147,8 @@ class Broker:
         roles.follow(names)
         if self._groups is not None:
             self._groups.follow(names)
+        if self._transactions is not None:
+            self._transactions.follow(names)
 
     @staticmethod
     def _make_parents(path: str) -> None:
@@ -300,6 +306,15 @@ class Broker:
             settings=GroupSettings.read(config),
             new_suffix=lambda: str(self._randomness.uuid()),
         )
+        producer_ids = ProducerIds(config.node_id, store, blocks[0] if blocks else None)
+        markers = LocalMarkers(surroundings, self._groups, self._clock)
+        self._transactions = TransactionDriver(
+            surroundings,
+            clock=self._clock,
+            settings=TransactionSettings.read(config),
+            producer_ids=producer_ids,
+            markers=markers,
+        )
         return Services(
             node_id=config.node_id,
             clock=self._clock,
@@ -314,9 +329,11 @@ class Broker:
             ),
             flushes=flushes,
             groups=self._groups,
+            transactions=self._transactions,
+            markers=markers,
             heavy_appends=HeavyAppends(self._loop, self._clock),
             topics=topics,
-            producer_ids=ProducerIds(config.node_id, store, blocks[0] if blocks else None),
+            producer_ids=producer_ids,
             authoriser=AllowAll(),
             settings=config,
         )
@@ -341,6 +358,7 @@ class Broker:
         )
         self._housekeeping.start()
         services.groups.start()
+        services.transactions.start()
         self._start_cleaner(failures)
         self._plan_idle_check()
 
@@ -388,6 +406,8 @@ class Broker:
             self._cleaner.stop()
         if self._groups is not None:
             self._groups.stop()
+        if self._transactions is not None:
+            self._transactions.stop()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         await asyncio.sleep(0)

@@ -9,6 +9,7 @@ from penstock.base.config import ConfigKey, integer, table, text
 from penstock.base.errors import ConfigError
 from penstock.controller import config as controller
 from penstock.coordinator.groups import config as groups
+from penstock.coordinator.transactions import config as transactions
 from penstock.replication import config as replication
 from penstock.server import config as server
 from penstock.server.listener import Address, parse_listener
@@ -27,6 +28,7 @@ KEYS: Mapping[str, ConfigKey[Any]] = {
     **replication.KEYS,
     **controller.KEYS,
     **groups.KEYS,
+    **transactions.KEYS,
 }
 
 _KRAFT_ONLY = ("process.roles", "controller.", "metadata.", "quorum.")

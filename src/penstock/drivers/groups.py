@@ -19,7 +19,7 @@ from penstock.coordinator.groups.model import Group
 from penstock.coordinator.groups.replay import Replay
 from penstock.coordinator.groups.shard import Shard
 from penstock.drivers.loop import Timer as LoopTimer
-from penstock.drivers.shards import RECORDS_A_TURN, CoordinatorTopic, Led, Shards, ShardsSurroundings, Then, for_clients
+from penstock.drivers.shards import CoordinatorTopic, Led, Shards, ShardsSurroundings, Then, for_clients
 from penstock.protocol.group_records import GroupValue, OffsetValue, encode_group_value, encode_key, encode_offset_value
 from penstock.purgatory.timing_wheel import Timer, TimingWheel
 from penstock.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -175,7 +175,7 @@ class GroupDriver:
         """Writes a producer's marker to a partition of the topic; what it committed there counts from then on."""
         try:
             led = self._shards.at(number)
-            self._shards.append(led, marker)
+            self._shards.append_marker(led, marker)
         except PenstockError as error:
             then(error)
             return
@@ -232,15 +232,8 @@ class GroupDriver:
                         self.run(led, decision)
                     yield
 
-        self._expire_some(steps())
+        self._shards.in_turns(steps())
         self._expiry_timer = self._loop.call_later(self._settings.retention_check_ms, self._expire_offsets)
-
-    def _expire_some(self, steps: Iterator[None]) -> None:
-        for _ in range(RECORDS_A_TURN):
-            if next(steps, self) is self:
-                return
-        if not self._shards.is_stopped:
-            self._loop.call_soon(partial(self._expire_some, steps))
 
 
 def _encoded(record: Record, now_ms: int) -> tuple[int, bytes, bytes | None, tuple[()]]:

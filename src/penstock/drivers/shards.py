@@ -62,6 +62,22 @@ class ShardsSurroundings:
     produce_waits: Delayed[TopicPartition]
     fetch_waits: Delayed[TopicPartition]
 
+    def appended(self, partition: Partition, appended: Appended) -> None:
+        """Lets those know who wait for a partition that was written to."""
+        self.fetch_waits.changed(partition.topic_partition)
+        if appended.high_watermark_moved:
+            self.produce_waits.changed(partition.topic_partition)
+        if appended.flush_due:
+            self.flushes.ask(partition)
+
+    def when_committed(self, partition: Partition, leader_epoch: int, end_offset: int, then: Then) -> None:
+        """Calls back when the high watermark is at `end_offset`, at once if it is, or will not be in time."""
+        if partition.log.high_watermark >= end_offset:
+            then(None)
+            return
+        wait = WaitForAcks([AwaitedAppend(partition, leader_epoch, end_offset, ACKS_ALL)], partial(_acknowledged, then))
+        self.produce_waits.finish_or_wait(wait, wait.keys, COMMIT_TIMEOUT_MS)
+
 
 class CoordinatorTopic(NamedTuple):
     name: str
@@ -243,25 +259,24 @@ class Shards(Generic[L]):
     def append(self, led: L, batch: bytes) -> None:
         appended = led.partition.append(bytearray(batch), ACKS_ALL, Origin.COORDINATOR)
         led.written_end = appended.end_offset
-        self.appended(led.partition, appended)
+        self._surroundings.appended(led.partition, appended)
 
-    def appended(self, partition: Partition, appended: Appended) -> None:
-        """Lets those know who wait for a partition that was written to."""
-        self._surroundings.fetch_waits.changed(partition.topic_partition)
-        if appended.high_watermark_moved:
-            self._surroundings.produce_waits.changed(partition.topic_partition)
-        if appended.flush_due:
-            self._surroundings.flushes.ask(partition)
+    def append_marker(self, led: L, marker: bytes) -> None:
+        appended = led.partition.append_marker(marker)
+        led.written_end = appended.end_offset
+        self._surroundings.appended(led.partition, appended)
 
     def when_committed(self, led: L, then: Then) -> None:
         """Calls back when everything written is below the high watermark, at once if it is, or will not be in time."""
-        partition = led.partition
-        if partition.log.high_watermark >= led.written_end:
-            then(None)
-            return
-        awaited = AwaitedAppend(partition, led.leader_epoch, led.written_end, ACKS_ALL)
-        wait = WaitForAcks([awaited], partial(_acknowledged, then))
-        self._surroundings.produce_waits.finish_or_wait(wait, wait.keys, COMMIT_TIMEOUT_MS)
+        self._surroundings.when_committed(led.partition, led.leader_epoch, led.written_end, then)
+
+    def in_turns(self, steps: Iterator[object]) -> None:
+        """Takes many small steps, some in each turn of the loop."""
+        for _ in range(RECORDS_A_TURN):
+            if next(steps, self) is self:
+                return
+        if not self.is_stopped:
+            self._loop.call_soon(partial(self.in_turns, steps))
 
 
 def _acknowledged(then: Then, wait: WaitForAcks) -> None:

@@ -4,7 +4,8 @@ Behaviour: lists what the registry serves, and nothing else. An unknown version 
     UNSUPPORTED_VERSION and the list, so that the client can ask again (KIP-511); a client that names itself badly gets
     INVALID_REQUEST.
 Versions: 1 throttle time; 3 flexible, the client's software (KIP-511), features (KIP-584); 4 features with minimum 0.
-Differs from Kafka: no features are finalised yet.
+    The feature `transaction.version` is finalised at 2, by which Java's clients use transactions V2 (KIP-890).
+Differs from Kafka: no other feature is named.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.handlers.api import Api, Context, Handler
 
 KEY = 18
+TRANSACTION_FEATURE = "transaction.version"
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 
@@ -33,12 +35,12 @@ def api_versions_handler(apis: Mapping[int, Api]) -> Handler:
         software = (getattr(request, "client_software_name", None), getattr(request, "client_software_version", None))
         if any(name is not None and not _SOFTWARE.match(name) for name in software):
             return response.make(error_code=ErrorCode.invalid_request, api_keys=(), throttle_time=timedelta())
-        return _answer(response, apis, ErrorCode.none)
+        return _answer(response, apis, ErrorCode.none, context.version)
 
     return handle
 
 
-def _answer(response: Shape, apis: Mapping[int, Api], error_code: ErrorCode) -> Any:
+def _answer(response: Shape, apis: Mapping[int, Api], error_code: ErrorCode, version: int) -> Any:
     keys = tuple(
         response.api_keys.make(
             api_key=api.key,
@@ -47,10 +49,20 @@ def _answer(response: Shape, apis: Mapping[int, Api], error_code: ErrorCode) -> 
         )
         for _, api in sorted(apis.items())
     )
-    return response.make(error_code=error_code, api_keys=keys, throttle_time=timedelta())
+    supported = response.supported_features.make(name=TRANSACTION_FEATURE, min_version=0, max_version=2)
+    finalised = response.finalized_features.make(name=TRANSACTION_FEATURE, max_version_level=2, min_version_level=2)
+    return response.make(
+        error_code=error_code,
+        api_keys=keys,
+        throttle_time=timedelta(),
+        # Clients of version 3 do not expect a lowest version of 0.
+        supported_features=(supported,) if version >= 4 else (),
+        finalized_features_epoch=1,
+        finalized_features=(finalised,),
+    )
 
 
 def unsupported_version_answer(apis: Mapping[int, Api]) -> bytes:
     """The body for a version of ApiVersions that nobody here knows: version 0, with the list of what is known."""
     version_0 = codec(KEY, 0)
-    return version_0.encode(_answer(version_0.response, apis, ErrorCode.unsupported_version))
+    return version_0.encode(_answer(version_0.response, apis, ErrorCode.unsupported_version, 0))

@@ -9,7 +9,13 @@ from penstock.base import ids
 from penstock.controller import errors as controller
 from penstock.coordinator import errors as coordinator
 from penstock.coordinator.groups import errors as groups
-from penstock.handlers.errors import ClusterAuthorisationError, GroupAuthorisationError, TopicAuthorisationError
+from penstock.coordinator.transactions import errors as transactions
+from penstock.handlers.errors import (
+    ClusterAuthorisationError,
+    GroupAuthorisationError,
+    TopicAuthorisationError,
+    TransactionalIdAuthorisationError,
+)
 from penstock.metadata import store
 from penstock.protocol.errors import MalformedMessageError
 from penstock.replication import errors as replication
@@ -40,6 +46,7 @@ CODES: dict[type[base.PenstockError], ErrorCode] = {
     ClusterAuthorisationError: ErrorCode.cluster_authorization_failed,
     GroupAuthorisationError: ErrorCode.group_authorization_failed,
     TopicAuthorisationError: ErrorCode.topic_authorization_failed,
+    TransactionalIdAuthorisationError: ErrorCode.transactional_id_authorization_failed,
     replication.UnknownTopicOrPartitionError: ErrorCode.unknown_topic_or_partition,
     replication.UnknownTopicIdError: ErrorCode.unknown_topic_id,
     replication.InconsistentTopicIdError: ErrorCode.inconsistent_topic_id,
@@ -75,6 +82,12 @@ CODES: dict[type[base.PenstockError], ErrorCode] = {
     groups.GroupSubscribedToTopicError: ErrorCode.group_subscribed_to_topic,
     groups.OffsetMetadataTooLargeError: ErrorCode.offset_metadata_too_large,
     groups.UnstableOffsetCommitError: ErrorCode.unstable_offset_commit,
+    transactions.InvalidProducerIdMappingError: ErrorCode.invalid_producer_id_mapping,
+    transactions.ProducerFencedError: ErrorCode.producer_fenced,
+    transactions.ConcurrentTransactionsError: ErrorCode.concurrent_transactions,
+    transactions.InvalidTransactionTimeoutError: ErrorCode.invalid_transaction_timeout,
+    transactions.TransactionalIdNotFoundError: ErrorCode.transactional_id_not_found,
+    transactions.TransactionAbortableError: ErrorCode.transaction_abortable,
     store.StoreError: ErrorCode.unknown_server_error,
     store.NoNodeError: ErrorCode.unknown_topic_or_partition,
     store.NodeExistsError: ErrorCode.topic_already_exists,

@@ -15,3 +15,7 @@ class GroupAuthorisationError(PenstockError):
 
 class TopicAuthorisationError(PenstockError):
     """The principal may not use this topic (TOPIC_AUTHORIZATION_FAILED)."""
+
+
+class TransactionalIdAuthorisationError(PenstockError):
+    """The principal may not use this transactional id (TRANSACTIONAL_ID_AUTHORIZATION_FAILED)."""

@@ -19,16 +19,19 @@ from penstock.base.ids import TopicPartition
 from penstock.controller.leaders import decide_offline
 from penstock.controller.topics import NewTopic, TopicDefaults
 from penstock.coordinator.groups.config import GroupSettings
+from penstock.coordinator.transactions.config import TransactionSettings
 from penstock.drivers.appends import HeavyAppends
 from penstock.drivers.delayed import Delayed
 from penstock.drivers.failures import Failures
 from penstock.drivers.flushes import Flushes
 from penstock.drivers.groups import GroupDriver
+from penstock.drivers.markers import LocalMarkers
 from penstock.drivers.producer_ids import ProducerIds
 from penstock.drivers.roles import RoleDriver
 from penstock.drivers.shards import ShardsSurroundings
 from penstock.drivers.store import StoreDriver
 from penstock.drivers.topics import TopicDriver
+from penstock.drivers.transactions import TransactionDriver
 from penstock.handlers.api import Peer
 from penstock.handlers.authoriser import Action, Resource
 from penstock.handlers.registry import make_registry
@@ -177,6 +180,16 @@ class World:
             settings=GroupSettings.read(self.config),
             new_suffix=lambda: str(next(numbers)),
         )
+        blocks = [node.data for node in self.store.nodes() if node.path == layout.PRODUCER_IDS]
+        producer_ids = ProducerIds(1, driver, blocks[0] if blocks else None)
+        markers = LocalMarkers(surroundings, self.groups, self.clock)
+        self.transactions = TransactionDriver(
+            surroundings,
+            clock=self.clock,
+            settings=TransactionSettings.read(self.config),
+            producer_ids=producer_ids,
+            markers=markers,
+        )
         self.services = Services(
             node_id=1,
             clock=self.clock,
@@ -187,9 +200,11 @@ class World:
             fetch_sessions=FetchSessions(self.clock, 2, lambda: next(numbers)),
             flushes=flushes,
             groups=self.groups,
+            transactions=self.transactions,
+            markers=markers,
             heavy_appends=HeavyAppends(self.loop, self.clock),
             topics=topics,
-            producer_ids=ProducerIds(1, driver, None),
+            producer_ids=producer_ids,
             authoriser=self.authoriser,
             settings=self.config,
         )
@@ -201,6 +216,7 @@ class World:
         names = tuple(topics)
         self.roles.follow(names)
         self.groups.follow(names)
+        self.transactions.follow(names)
 
     def _fail(self, reason: str) -> None:
         raise AssertionError(reason)
