@@ -14,6 +14,10 @@ from tests.support.processes import wait_until
 from tests.support.served_broker import ServedBroker
 from tests.support.transaction_requests import TransactionRequests, connection_to
 
+from penstock.client.cluster import Cluster
+from penstock.client.config import client_config
+from penstock.client.transactions import describe_transaction
+
 QUICK = {
     "group_initial_rebalance_delay_ms": "0",
     "offsets_topic_num_partitions": "3",
@@ -152,6 +156,11 @@ def test_apaches_copier_loses_and_repeats_nothing_in_either_protocol(tmp_path: P
         fill(servers, "one", 200, 1)
         assert copy(version, servers, "one", "two", 200)["consumed"] >= 200
         assert read(servers, "two", 1) == [[b"%d" % number for number in range(200)]]
+        with Cluster(client_config({"bootstrap.servers": servers})) as cluster:
+            described = describe_transaction(cluster, "one-copier")
+        # Every end raises the epoch in the newer protocol, and in the newer one only.
+        assert described.producer_epoch >= 10 if version == "4.3" else described.producer_epoch == 0
+        assert described.state == "CompleteCommit"
         assert broker.stop() == 0
     assert "Traceback" not in broker.output
     dumps = [

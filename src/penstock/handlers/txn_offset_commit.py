@@ -94,7 +94,7 @@ def _verified(request: Any, context: Context, then: Callable[[PenstockError | No
         error = outcomes[partition.topic_partition]
         if error is None:
             try:
-                partition.verifications.grant(producer.producer_id, guard)
+                partition.verifications.grant(*producer, guard)
             except PenstockError as refusal:
                 error = refusal
         then(None if error is None else _for_producers(error, context.version))

@@ -110,7 +110,7 @@ def verify_appends(
             try:
                 if error is not None:
                     raise _for_producers(error, version)
-                partition.verifications.grant(producer.producer_id, guards[number])
+                partition.verifications.grant(*producer, guards[number])
             except PenstockError as refusal:
                 checked[number] = AppendTo(None, b"", refusal)
         then(checked)

@@ -11,16 +11,15 @@ from penstock.base.errors import InvalidTxnStateError, OutOfOrderSequenceError
 from penstock.records.batch import NO_SEQUENCE, Batch
 from penstock.storage.producer_state import Producer
 
-_STANDING_MAX = 10_000
-"""More questions than this stand open for no honest reason; the oldest goes."""
+_PRODUCERS_MAX, _EPOCHS_MAX = 10_000, 4
+"""More questions than these stand open for no honest reason; the oldest go."""
 
 
 class _Verification:
-    __slots__ = ("bumps_epochs", "epoch", "guard", "is_granted", "lowest_sequence")
+    __slots__ = ("bumps_epochs", "guard", "is_granted", "lowest_sequence")
 
-    def __init__(self, guard: int, epoch: int, sequence: int, *, bumps_epochs: bool) -> None:
+    def __init__(self, guard: int, sequence: int, *, bumps_epochs: bool) -> None:
         self.guard = guard
-        self.epoch = epoch
         self.lowest_sequence = sequence
         self.bumps_epochs = bumps_epochs
         self.is_granted = False
@@ -30,37 +29,40 @@ class Verifications:
     __slots__ = ("_next_guard", "_standing")
 
     def __init__(self) -> None:
-        self._standing: dict[int, _Verification] = {}
+        self._standing: dict[int, dict[int, _Verification]] = {}
+        """By producer id and epoch: a question in an epoch that is not the producer's disturbs nobody's."""
         self._next_guard = 1
 
     def __len__(self) -> int:
-        return len(self._standing)
+        return sum(map(len, self._standing.values()))
 
     def begin(self, producer_id: int, epoch: int, sequence: int = NO_SEQUENCE, *, bumps_epochs: bool = False) -> int:
         """The guard under which the coordinator is to be asked; the same one while the question stands."""
-        standing = self._standing.get(producer_id)
-        if standing is not None and standing.epoch >= epoch:
-            if standing.epoch == epoch and sequence != NO_SEQUENCE:
-                standing.lowest_sequence = min(standing.lowest_sequence, sequence)
-            return standing.guard
-        if len(self._standing) >= _STANDING_MAX:
+        if producer_id not in self._standing and len(self._standing) >= _PRODUCERS_MAX:
             del self._standing[next(iter(self._standing))]
+        epochs = self._standing.setdefault(producer_id, {})
+        standing = epochs.get(epoch)
+        if standing is not None:
+            standing.lowest_sequence = min(standing.lowest_sequence, sequence)
+            return standing.guard
+        if len(epochs) >= _EPOCHS_MAX:
+            del epochs[next(iter(epochs))]
         guard = self._next_guard
         self._next_guard += 1
-        self._standing[producer_id] = _Verification(guard, epoch, sequence, bumps_epochs=bumps_epochs)
+        epochs[epoch] = _Verification(guard, sequence, bumps_epochs=bumps_epochs)
         return guard
 
-    def grant(self, producer_id: int, guard: int) -> None:
+    def grant(self, producer_id: int, epoch: int, guard: int) -> None:
         """The coordinator said yes. Raises where the question is no longer open: a write or a marker came between."""
-        standing = self._standing.get(producer_id)
+        standing = self._standing.get(producer_id, {}).get(epoch)
         if standing is None or standing.guard != guard:
             raise InvalidTxnStateError(f"the transaction of producer {producer_id} ended while it was being verified")
         standing.is_granted = True
 
     def check(self, batch: Batch, producer: Producer | None) -> None:
         """Raises unless this first write of a transaction was granted, and is the first that was asked for."""
-        standing = self._standing.get(batch.producer_id)
-        if standing is None or not standing.is_granted or standing.epoch != batch.producer_epoch:
+        standing = self._standing.get(batch.producer_id, {}).get(batch.producer_epoch)
+        if standing is None or not standing.is_granted:
             raise InvalidTxnStateError(f"the transaction of producer {batch.producer_id} was not verified")
         first = standing.lowest_sequence
         if batch.base_sequence > first:  # KAFKA-14920: an earlier one is still being verified
