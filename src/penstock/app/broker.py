@@ -23,6 +23,7 @@ from penstock.base.randomness import Randomness, SystemRandomness
 from penstock.controller.leaders import decide_offline
 from penstock.controller.topics import TopicDefaults
 from penstock.coordinator.groups.config import GroupSettings
+from penstock.coordinator.transactions.config import TransactionSettings
 from penstock.drivers.appends import HeavyAppends
 from penstock.drivers.cleaner import Cleaner
 from penstock.drivers.delayed import Delayed
@@ -32,10 +33,13 @@ from penstock.drivers.groups import GroupDriver
 from penstock.drivers.housekeeping import Housekeeping
 from penstock.drivers.loop import AsyncioLoop
 from penstock.drivers.loop_watch import LoopWatch
+from penstock.drivers.markers import LocalMarkers
 from penstock.drivers.producer_ids import ProducerIds
 from penstock.drivers.roles import RoleDriver
+from penstock.drivers.shards import ShardsSurroundings
 from penstock.drivers.store import StoreDriver
 from penstock.drivers.topics import TopicDriver
+from penstock.drivers.transactions import TransactionDriver
 from penstock.handlers.authoriser import AllowAll
 from penstock.handlers.registry import make_registry
 from penstock.handlers.services import Services
@@ -92,6 +96,7 @@ class Broker:
         self._housekeeping: Housekeeping | None = None
         self._cleaner: Cleaner | None = None
         self._groups: GroupDriver | None = None
+        self._transactions: TransactionDriver | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._watch = LoopWatch(self._loop, self._clock)
         self._metrics_page: MetricsPage | None = None
@@ -168,6 +173,8 @@ class Broker:
         roles.follow(names)
         if self._groups is not None:
             self._groups.follow(names)
+        if self._transactions is not None:
+            self._transactions.follow(names)
 
     def _use_dynamic(self) -> None:
         """Takes over brokers' configurations that were changed in the tree; most are looked up when they are needed."""
@@ -268,8 +275,7 @@ class Broker:
         topics = TopicDriver(
             self._image, store, defaults, self._new_topic_id, is_every_log_here=lambda: not self._directories.offline
         )
-        self._groups = GroupDriver(
-            clock=self._clock,
+        surroundings = ShardsSurroundings(
             loop=self._loop,
             image=self._image,
             partitions=self._partitions,
@@ -277,8 +283,21 @@ class Broker:
             flushes=flushes,
             produce_waits=waits[0],
             fetch_waits=waits[1],
+        )
+        self._groups = GroupDriver(
+            surroundings,
+            clock=self._clock,
             settings=GroupSettings.read(config),
             new_suffix=lambda: str(self._randomness.uuid()),
+        )
+        producer_ids = ProducerIds(config.node_id, store, blocks[0] if blocks else None)
+        markers = LocalMarkers(surroundings, self._groups, self._clock)
+        self._transactions = TransactionDriver(
+            surroundings,
+            clock=self._clock,
+            settings=TransactionSettings.read(config),
+            producer_ids=producer_ids,
+            markers=markers,
         )
         return Services(
             node_id=config.node_id,
@@ -294,9 +313,11 @@ class Broker:
             ),
             flushes=flushes,
             groups=self._groups,
+            transactions=self._transactions,
+            markers=markers,
             heavy_appends=HeavyAppends(self._loop, self._clock),
             topics=topics,
-            producer_ids=ProducerIds(config.node_id, store, blocks[0] if blocks else None),
+            producer_ids=producer_ids,
             authoriser=AllowAll(),
             settings=config,
         )
@@ -314,6 +335,7 @@ class Broker:
         )
         self._housekeeping.start()
         services.groups.start()
+        services.transactions.start()
         self._start_cleaner(failures)
         self._plan_idle_check()
 
@@ -355,6 +377,8 @@ class Broker:
             self._cleaner.stop()
         if self._groups is not None:
             self._groups.stop()
+        if self._transactions is not None:
+            self._transactions.stop()
         self._watch.stop()
         if self._metrics_page is not None:
             self._metrics_page.stop()

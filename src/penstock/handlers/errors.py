@@ -19,3 +19,7 @@ class TopicAuthorisationError(PenstockError):
 
 class UnsupportedVersionError(PenstockError):
     """Asked for what this version of the API does not have (UNSUPPORTED_VERSION)."""
+
+
+class TransactionalIdAuthorisationError(PenstockError):
+    """The principal may not use this transactional id (TRANSACTIONAL_ID_AUTHORIZATION_FAILED)."""
