@@ -193,7 +193,7 @@ def _walk(
 
 
 @cython.cfunc
-def _batch(batch_class: type, data: Bytes, at: cython.Py_ssize_t) -> object:  # noqa: F821
+def batch_at(batch_class: type, data: Bytes, at: cython.Py_ssize_t) -> object:  # noqa: F821
     base_offset: cython.longlong = int64_at(data, at)
     return _new_tuple(
         batch_class,
@@ -250,7 +250,7 @@ def scan(
     batches: list = []
     at: cython.Py_ssize_t = start
     while count > 0:
-        batches.append(_batch(batch_class, view, at))
+        batches.append(batch_at(batch_class, view, at))
         at += 12 + int32_at(view, at + 8)
         count -= 1
     return _new_tuple(scan_class, (batches, stopped_at, stops[stop]))
@@ -305,7 +305,7 @@ def assigned(
         else:
             crc = _crc(view, at + 21, at + size)
         _put(data, at + 17, 4, crc)
-    return _batch(batch_class, view, at)
+    return batch_at(batch_class, view, at)
 
 
 def write_header(
