@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from penstock.app.config import BrokerConfig
@@ -49,7 +49,7 @@ from penstock.metadata.image import Image
 from penstock.metadata.layout import BrokerNode, Endpoint
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.replication.partitions import Partitions
-from penstock.server.dispatch import Dispatcher
+from penstock.server.dispatch import Dispatch, Dispatcher
 from penstock.server.listener import Address, Server, parse_listener
 from penstock.server.metrics_page import MetricsPage
 from penstock.storage.config import LogConfig, log_config
@@ -69,8 +69,12 @@ def new_topic_id(randomness: Randomness) -> uuid.UUID:
 class Broker:
     """`start`, then `stop`, once each, on one event loop. `failed` is set when the broker cannot go on."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(
+        self, config: BrokerConfig, *, intercept: Callable[[Dispatch], Dispatch] = lambda dispatch: dispatch
+    ) -> None:
+        """`intercept` stands between connections and dispatch: for tests that want faults."""
         self.config = config
+        self._intercept = intercept
         self.failed = asyncio.Event()
         self.endpoints: tuple[Address, ...] = ()
         self._clock = SystemClock()
@@ -134,7 +138,7 @@ class Broker:
         services = self._make_services(store, waits, failures)
         dispatcher = Dispatcher(make_registry(), services)
         self._server = Server(
-            dispatcher.dispatch,
+            self._intercept(dispatcher.dispatch),
             frame_bytes_max=self.config["socket.request.max.bytes"],
             connections_max=self.config["max.connections"],
             backlog=self.config["socket.listen.backlog.size"],
