@@ -11,9 +11,11 @@ from datetime import timedelta
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from kio.schema.errors import ErrorCode
+
 from penstock.client.cluster import METADATA_HIGHEST, METADATA_KEY, METADATA_LOWEST, Cluster
 from penstock.client.coordinators import again
-from penstock.client.errors import AnswerError
+from penstock.client.errors import AnswerError, UnknownTopicError
 from penstock.client.messages import CallCodec, call_codec
 
 NO_CONTROLLER = -1
@@ -231,5 +233,10 @@ def _change(
 
 
 def _check(result: Any, what: str) -> None:
-    if result.error_code != 0:
-        raise AnswerError(what, result.error_code, detail=getattr(result, "error_message", None) or "")
+    if result.error_code == 0:
+        return
+    detail = getattr(result, "error_message", None) or ""
+    if result.error_code == ErrorCode.unknown_topic_or_partition:
+        # The controller knows every topic: asking it again would not help.
+        raise UnknownTopicError(f"{what}: {detail or 'there is no such topic'}")
+    raise AnswerError(what, result.error_code, detail=detail)
