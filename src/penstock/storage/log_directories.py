@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from penstock.base.clock import Clock
-from penstock.base.errors import LogDirectoryError, PenstockError, StorageError
+from penstock.base.errors import CorruptFileError, LogDirectoryError, PenstockError, StorageError
 from penstock.base.files import Files, Lock
 from penstock.base.ids import TopicPartition, check_topic_name
 from penstock.base.jobs import InlineJobs, Jobs
@@ -215,7 +215,12 @@ class LogDirectories:
 
     def _owner_of(self, path: str) -> str | None:
         """The cluster that a directory belongs to; LogDirectoryError where that, or its node, is another than ours."""
-        node_id, cluster_id = owner_of(self._files, path)
+        try:
+            node_id, cluster_id = owner_of(self._files, path)
+        except CorruptFileError:
+            if self._node_id is not None:
+                raise
+            return self.cluster_id  # a tool is nobody's
         if self._node_id is not None and node_id is not None and node_id != str(self._node_id):
             raise LogDirectoryError(
                 f"{path} belongs to node {node_id} ({names.META_PROPERTIES}), this is node {self._node_id}; "
