@@ -45,13 +45,13 @@ class Recovery(Enum):
 class DirectoryState:
     """One log directory that is open."""
 
-    __slots__ = ("cleaner_offsets", "had_marker", "health", "lock", "path", "was_clean")
+    __slots__ = ("cleaner_offsets", "health", "lock", "marker", "path", "was_clean")
 
     def __init__(self, path: str, lock: Lock) -> None:
         self.path = path
         self.lock = lock
         self.health = DirectoryHealth(path)
-        self.had_marker = False
+        self.marker: bytes | None = None
         self.was_clean = False
         self.cleaner_offsets: dict[TopicPartition, int] = {}
 
@@ -178,9 +178,9 @@ class LogDirectories:
             for name in filter(names.is_deleted_directory, files.list(path)):
                 self._remove_tree(f"{path}/{name}")
             marker = f"{path}/{names.CLEAN_SHUTDOWN}"
-            state.had_marker = files.exists(marker)
-            state.was_clean = state.had_marker and self._recovery is Recovery.IF_UNCLEAN
-            if state.had_marker:
+            if files.exists(marker):
+                state.marker = files.read(marker)
+                state.was_clean = self._recovery is Recovery.IF_UNCLEAN
                 files.remove(marker)
                 files.sync_directory(path)
             remembered = read_remembered(files, path)
@@ -208,8 +208,8 @@ class LogDirectories:
         for log in opening.logs:
             log.abandon()
         try:
-            if state.had_marker and not opening.recovered_segments and isinstance(error, PenstockError):
-                checkpoints.write_clean_marker(self._files, state.path)
+            if state.marker is not None and not opening.recovered_segments and isinstance(error, PenstockError):
+                checkpoints.write_atomically(self._files, f"{state.path}/{names.CLEAN_SHUTDOWN}", state.marker)
         finally:
             state.lock.release()
 

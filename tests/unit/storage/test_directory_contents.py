@@ -96,6 +96,7 @@ def test_a_clean_directory_that_is_refused_keeps_its_clean_marker(others: tuple[
         files.remove(f"/a/t-0/{name}")
     for kind, data in ((names.LOG, old_message(0)), (names.OFFSET_INDEX, b""), (names.TIME_INDEX, b"")):
         put_file(files, stem + kind, data)
+    put_file(files, f"/a/{names.CLEAN_SHUTDOWN}", b'{"version":0,"brokerEpoch":77}')  # as Kafka wrote it
     before = contents(files, "/a")
     with pytest.raises(UnsupportedForMessageFormatError):
         directories(files, "/a").open()
