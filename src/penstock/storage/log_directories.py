@@ -195,7 +195,7 @@ class LogDirectories:
             self._left.pop(path, None)
             self._abandon(state, opening, error)
             raise
-        for log in opening.logs:
+        for log in sorted(opening.logs, key=lambda log: log.partition):
             self.logs[log.partition] = log
             self._home[log.partition] = state
         self.directories.append(state)

@@ -279,7 +279,7 @@ def test_segments_that_overlap_stay_until_force_sets_the_later_ones_aside(direct
     first.write_bytes(first.read_bytes() + second.read_bytes())
     before = {path.name: path.read_bytes() for path in logs}
     left, _ = mend(directory)
-    assert [problem.reason for problem in left if problem.cure is Cure.CUT][0].startswith(
+    assert next(problem.reason for problem in left if problem.cure is Cure.CUT).startswith(
         "the segment begins at offset"
     )
     assert {path.name: path.read_bytes() for path in logs_of(plain)} == before
