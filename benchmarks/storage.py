@@ -240,14 +240,6 @@ def bench_recovery(folder: Path) -> list[Figure]:
     ends = {str(partition): log.end_offset for partition, log in directories.logs.items()}
     abandon(directories)
     (logs / ".lock").unlink()
-    loading_ms = []
-    for _ in range(3):
-        start = kafka_recovers(
-            "4.3", logs, folder / "kafka", jvm_flags=STOCK_JVM, heap_mb=1024, num_recovery_threads_per_data_dir=2
-        )
-        shutil.rmtree(folder / "kafka")
-        assert {name: found.end_offset for name, found in start.logs.items()} == ends
-        loading_ms.append(start.loading_ms)
 
     def recover() -> None:
         again = LogDirectories([str(logs)], FILES, CLOCK, config_for=lambda _partition: settings, jobs=ThreadJobs(2))
@@ -255,8 +247,17 @@ def bench_recovery(folder: Path) -> list[Figure]:
         assert {str(partition): log.end_offset for partition, log in again.logs.items()} == ends
         abandon(again)
 
-    seconds = best(recover, 3)
-    return [_rate("recovery after an unclean stop", size / seconds, "Kafka 4.3", size / (min(loading_ms) / 1000), 2.0)]
+    ours, theirs = [], []
+    for _ in range(3):  # in turns: what else the machine does meets both
+        start = kafka_recovers(
+            "4.3", logs, folder / "kafka", jvm_flags=STOCK_JVM, heap_mb=1024, num_recovery_threads_per_data_dir=2
+        )
+        shutil.rmtree(folder / "kafka")
+        assert {name: found.end_offset for name, found in start.logs.items()} == ends
+        theirs.append(start.loading_ms / 1000)
+        ours.append(best(recover, 1))
+        (logs / ".lock").unlink()
+    return [_rate("recovery after an unclean stop", size / min(ours), "Kafka 4.3", size / min(theirs), 2.0)]
 
 
 def bench_compaction(folder: Path) -> list[Figure]:
