@@ -146,6 +146,7 @@ class LogDirectories:
             raise
         if not self.directories:
             raise LogDirectoryError("; ".join(self.offline.values()) or "no log directory is configured")
+        self._openings = []  # from here on nothing is given back as it was found
         return reports
 
     def remaining(self) -> dict[str, Remaining]:
