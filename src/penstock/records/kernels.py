@@ -85,29 +85,36 @@ def int16_at(data: Bytes, at: cython.Py_ssize_t) -> cython.int:  # noqa: F821
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _crc(data: Bytes, start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.uint:  # noqa: F821
+def _crc(
+    data: Bytes,  # noqa: F821
+    start: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    before: cython.uint = 0,
+) -> cython.uint:
     if cython.compiled:
-        return penstock_crc32c(0, data + start, end - start)  # noqa: F821
+        return penstock_crc32c(before, data + start, end - start)  # noqa: F821
     else:  # noqa: RET505 (the compiler drops this branch whole)
-        return _crc32c_package(memoryview(data)[start:end])
+        return _crc32c_package(memoryview(data)[start:end], before)
 
 
-def crc32c(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> int:
-    """CRC-32C of data[start:end]."""
+def crc32c(
+    data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t, before: cython.uint = 0
+) -> int:
+    """CRC-32C of data[start:end], or of more: `before` is that of the bytes that stand before them."""
     result: cython.uint
     if not 0 <= start <= end <= len(data):
         raise IndexError("slice outside the buffer")
     if start == end:
-        return 0
+        return before
     if cython.compiled:
         view: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
     else:
         view = data
     if end - start > RELEASE_BYTES:
         with cython.nogil:
-            result = _crc(view, start, end)
+            result = _crc(view, start, end, before)
     else:
-        result = _crc(view, start, end)
+        result = _crc(view, start, end, before)
     return result
 
 

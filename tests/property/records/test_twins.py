@@ -50,6 +50,8 @@ def test_plain_batches(
 def test_crc(data: bytes, start: int) -> None:
     start = min(start, len(data))
     assert both("kernels", "crc32c", data, start, len(data))[0] == kernels.crc32c_portable(data[start:])
+    head = kernels.crc32c(data, 0, start)
+    assert both("kernels", "crc32c", data, start, len(data), head)[0] == kernels.crc32c_portable(data)
 
 
 @given(
