@@ -30,6 +30,7 @@ from penstock.drivers.flushes import Flushes
 from penstock.drivers.groups import GroupDriver
 from penstock.drivers.housekeeping import Housekeeping
 from penstock.drivers.loop import AsyncioLoop
+from penstock.drivers.moves import Moves
 from penstock.drivers.producer_ids import ProducerIds
 from penstock.drivers.roles import RoleDriver
 from penstock.drivers.store import StoreDriver
@@ -129,8 +130,10 @@ class Broker:
             run_in_thread=self._loop.run_in_thread,
         )
         self.endpoints = tuple([await self._server.bind(address) for address in self.config.listeners])
-        self._register()
+        moving = self._register()
         self._follow(roles, self._image.topics)
+        for partition, path in moving.items():
+            services.moves.start(partition, self._directories.directory(path))
         self._start_housekeeping(services, failures)
         await self._server.start()
 
@@ -185,7 +188,7 @@ class Broker:
         assert self._store is not None
         return self._store
 
-    def _register(self) -> None:
+    def _register(self) -> dict[TopicPartition, str]:
         """Everything the tree must say before the first client is served."""
         endpoints = tuple(
             Endpoint(listener=bound.name, security_protocol="PLAINTEXT", host=told.host, port=told.port)
@@ -200,7 +203,8 @@ class Broker:
             files=self._files,
             new_id=self._new_topic_id,
         )
-        registration.register(BrokerNode(broker_id=node_id, endpoints=endpoints, rack=rack), self._clock.wall_ms())
+        broker = BrokerNode(broker_id=node_id, endpoints=endpoints, rack=rack)
+        return registration.register(broker, self._clock.wall_ms())
 
     def _make_failures(
         self, store: StoreDriver, waits: tuple[Delayed[TopicPartition], Delayed[TopicPartition]]
@@ -257,6 +261,15 @@ class Broker:
             clock=self._clock,
             image=self._image,
             partitions=self._partitions,
+            directories=self._directories,
+            moves=Moves(
+                loop=self._loop,
+                files=self._files,
+                directories=self._directories,
+                partitions=self._partitions,
+                failures=failures,
+                new_id=self._randomness.uuid,
+            ),
             produce_waits=waits[0],
             fetch_waits=waits[1],
             fetch_sessions=FetchSessions(

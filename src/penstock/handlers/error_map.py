@@ -11,6 +11,7 @@ from penstock.coordinator.groups import errors as groups
 from penstock.handlers.errors import (
     ClusterAuthorisationError,
     GroupAuthorisationError,
+    ReplicaNotAvailableError,
     TopicAuthorisationError,
     UnsupportedVersionError,
 )
@@ -44,6 +45,7 @@ CODES: dict[type[base.PenstockError], ErrorCode] = {
     ClusterAuthorisationError: ErrorCode.cluster_authorization_failed,
     GroupAuthorisationError: ErrorCode.group_authorization_failed,
     TopicAuthorisationError: ErrorCode.topic_authorization_failed,
+    ReplicaNotAvailableError: ErrorCode.replica_not_available,
     UnsupportedVersionError: ErrorCode.unsupported_version,
     replication.UnknownTopicOrPartitionError: ErrorCode.unknown_topic_or_partition,
     replication.UnknownTopicIdError: ErrorCode.unknown_topic_id,

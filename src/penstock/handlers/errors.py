@@ -19,3 +19,7 @@ class TopicAuthorisationError(PenstockError):
 
 class UnsupportedVersionError(PenstockError):
     """Asked for what this version of the API does not have (UNSUPPORTED_VERSION)."""
+
+
+class ReplicaNotAvailableError(PenstockError):
+    """This broker holds no replica of the partition (REPLICA_NOT_AVAILABLE)."""

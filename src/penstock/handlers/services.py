@@ -12,12 +12,14 @@ from penstock.drivers.appends import HeavyAppends
 from penstock.drivers.delayed import Delayed
 from penstock.drivers.flushes import Flushes
 from penstock.drivers.groups import GroupDriver
+from penstock.drivers.moves import Moves
 from penstock.drivers.producer_ids import ProducerIds
 from penstock.drivers.topics import TopicDriver
 from penstock.handlers.authoriser import Authoriser
 from penstock.metadata.image import Image
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.replication.partitions import Partitions
+from penstock.storage.log_directories import LogDirectories
 
 
 class HandlerSettings(Protocol):
@@ -55,6 +57,7 @@ class Services:
     __slots__ = (
         "authoriser",
         "clock",
+        "directories",
         "fetch_sessions",
         "fetch_waits",
         "flushes",
@@ -62,6 +65,7 @@ class Services:
         "heavy_appends",
         "image",
         "kept_topics",
+        "moves",
         "node_id",
         "partitions",
         "produce_waits",
@@ -77,6 +81,8 @@ class Services:
         clock: Clock,
         image: Image,
         partitions: Partitions,
+        directories: LogDirectories,
+        moves: Moves,
         produce_waits: Delayed[TopicPartition],
         fetch_waits: Delayed[TopicPartition],
         fetch_sessions: FetchSessions,
@@ -94,6 +100,8 @@ class Services:
         self.kept_topics: dict[tuple[int, str], Any] = {}
         """Metadata's: encoded parts of its answers."""
         self.partitions = partitions
+        self.directories = directories
+        self.moves = moves
         self.produce_waits = produce_waits
         self.fetch_waits = fetch_waits
         self.fetch_sessions = fetch_sessions

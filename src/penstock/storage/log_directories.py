@@ -94,6 +94,8 @@ class LogDirectories:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._home: dict[TopicPartition, DirectoryState] = {}
         self._prepared: dict[TopicPartition, _Prepared] = {}
+        self.futures: list[tuple[DirectoryState, str, TopicPartition]] = []
+        """`-future` directories that were found while opening: moves that a crash cut off."""
         self.offline: dict[str, str] = {}
         """Directories that could not be opened or failed, and why."""
         self._to_forget: dict[TopicPartition, DirectoryState] = {}
@@ -151,7 +153,7 @@ class LogDirectories:
         state = DirectoryState(path, files.lock(f"{path}/{names.LOCK}"))
         try:
             for name in filter(names.is_deleted_directory, files.list(path)):
-                self._remove_tree(f"{path}/{name}")
+                self.remove_tree(f"{path}/{name}")
             marker = f"{path}/{names.CLEAN_SHUTDOWN}"
             state.was_clean = files.exists(marker)
             if state.was_clean:
@@ -169,6 +171,10 @@ class LogDirectories:
             self._left.pop(path, None)
             state.lock.release()
             raise
+        for name in files.list(path):
+            moving = names.parse_future_directory(name)
+            if moving is not None and files.is_directory(f"{path}/{name}"):
+                self.futures.append((state, name, moving))
         for log, _ in loaded:
             self.logs[log.partition] = log
             self._home[log.partition] = state
@@ -257,6 +263,10 @@ class LogDirectories:
             gaps_are_holes=not config.compact,
         )
 
+    def request_for(self, state: DirectoryState, partition: TopicPartition) -> LoadRequest:
+        """How a log that was not closed well is loaded from a directory that is open."""
+        return self._request(state.path, partition, False, self._remembered(state.path))
+
     # Partitions.
     def get(self, partition: TopicPartition) -> PartitionLog | None:
         return self.logs.get(partition)
@@ -307,20 +317,30 @@ class LogDirectories:
             if prepared is None or not is_made or prepared.topic_id != topic_id:
                 self._make(state, partition, topic_id)
                 self._files.sync_directory(state.path)
-            log, _ = load_partition(
-                LoadRequest(partition, path, config, clean=True),
-                self._files,
-                self._clock,
-                state.health,
-                self._open_files,
-                draw_jitter_ms=partial(self._jitter_for, config),
-            )
+            log = self.open_log(state, LoadRequest(partition, path, config, clean=True))
         except OSError as error:
             raise state.health.fail(error) from error
         log.topic_id = topic_id
+        self.settle(partition, log, state)
+        return log
+
+    def open_log(self, state: DirectoryState, request: LoadRequest) -> PartitionLog:
+        """Loads one log of a directory, which is nobody's yet."""
+        log, _ = load_partition(
+            request,
+            self._files,
+            self._clock,
+            state.health,
+            self._open_files,
+            draw_jitter_ms=partial(self._jitter_for, request.config),
+        )
+        return log
+
+    def settle(self, partition: TopicPartition, log: PartitionLog, state: DirectoryState) -> None:
+        """From here on this log is the partition's."""
+        assert partition not in self.logs
         self.logs[partition] = log
         self._home[partition] = state
-        return log
 
     def _choose(self, directory: str | None) -> DirectoryState:
         usable = [state for state in self.directories if state.health.failure is None]
@@ -330,6 +350,9 @@ class LogDirectories:
             raise StorageError("every log directory is offline" if directory is None else f"{directory} is offline")
         homes = [*self._home.values(), *(prepared.state for prepared in self._prepared.values())]
         return min(usable, key=homes.count)
+
+    def directory(self, path: str) -> DirectoryState:
+        return next(state for state in self.directories if state.path == path)
 
     def home(self, partition: TopicPartition) -> DirectoryState:
         return self._home[partition]
@@ -352,7 +375,7 @@ class LogDirectories:
 
     def _finish_delete(self, state: DirectoryState, partition: TopicPartition, path: str) -> None:
         self._forget(state, partition)
-        self._remove_tree(path)
+        self.remove_tree(path)
 
     def _forget(self, state: DirectoryState, partition: TopicPartition) -> None:
         """A topic made again under this name must not find the offsets of the old one after a crash. On any thread."""
@@ -360,7 +383,7 @@ class LogDirectories:
             checkpoints.drop_offset(self._files, f"{state.path}/{name}", partition)
         self._to_forget.pop(partition, None)
 
-    def _remove_tree(self, path: str) -> None:
+    def remove_tree(self, path: str) -> None:
         for name in self._files.list(path):
             self._files.remove(f"{path}/{name}")
         self._files.remove_directory(path)

@@ -25,6 +25,7 @@ from penstock.drivers.delayed import Delayed
 from penstock.drivers.failures import Failures
 from penstock.drivers.flushes import Flushes
 from penstock.drivers.groups import GroupDriver
+from penstock.drivers.moves import Moves
 from penstock.drivers.producer_ids import ProducerIds
 from penstock.drivers.roles import RoleDriver
 from penstock.drivers.store import StoreDriver
@@ -159,7 +160,15 @@ class World:
             all_failed=self.failed.append,
         )
         self._numbers = numbers = count(1)
-        self._register()
+        self.moves = Moves(
+            loop=self.loop,
+            files=self.files,
+            directories=self.directories,
+            partitions=self.partitions,
+            failures=self.failures,
+            new_id=lambda: uuid.UUID(int=next(numbers)),
+        )
+        moving = self._register()
         self.authoriser = Denying()
         defaults = TopicDefaults(
             partitions=self.config["num.partitions"], replication_factor=1, log_values=self.config.log_values
@@ -183,6 +192,8 @@ class World:
             clock=self.clock,
             image=self.image,
             partitions=self.partitions,
+            directories=self.directories,
+            moves=self.moves,
             produce_waits=produce,
             fetch_waits=fetch,
             fetch_sessions=FetchSessions(self.clock, 2, lambda: next(numbers)),
@@ -195,6 +206,8 @@ class World:
             settings=self.config,
         )
         self.follow(self.image.topics)
+        for partition, path in moving.items():
+            self.moves.start(partition, self.directories.directory(path))
         self.apis = make_registry()
         self._dispatch = Dispatcher(self.apis, self.services).dispatch
         self._peer = Peer("PLAINTEXT", "127.0.0.1", None)
@@ -213,7 +226,7 @@ class World:
         self.image.set_offline(lost, 1)
         driver.submit(decide_offline(self.image, lost), lambda event: None)
 
-    def _register(self) -> None:
+    def _register(self) -> dict[TopicPartition, str]:
         endpoint = Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", port=9)
         registration = Registration(
             store=self.store,
@@ -222,7 +235,7 @@ class World:
             files=self.files,
             new_id=lambda: uuid.UUID(int=1000 + next(self._numbers)),
         )
-        registration.register(BrokerNode(broker_id=1, endpoints=(endpoint,)), 0)
+        return registration.register(BrokerNode(broker_id=1, endpoints=(endpoint,)), 0)
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
         wanted = NewTopic(
