@@ -43,13 +43,16 @@ def broker(tmp_path: Path) -> Iterator[TwoDirectories]:
 
 
 def fill(servers: str, topic: str, count: int, partition: int = 0) -> None:
-    refused: list[Any] = []
+    refused: list[KafkaError] = []
+
+    def told(error: KafkaError | None, _message: object) -> None:
+        if error is not None:
+            refused.append(error)
+
     producer = Producer({"bootstrap.servers": servers})
     for number in range(count):
         value = b"%d" % number
-        producer.produce(
-            topic, value, value, partition=partition, on_delivery=lambda error, _: error and refused.append(error)
-        )
+        producer.produce(topic, value, value, partition=partition, on_delivery=told)
     assert producer.flush(SECONDS) == 0
     assert refused == []
 
@@ -171,7 +174,8 @@ def test_confluents_admin_client_does_its_work(broker: TwoDirectories) -> None:
 
     fill(broker.bootstrap_servers, "b", 5)
     where = TopicPartition("b", 0)
-    for spec, offset in ((OffsetSpec.earliest(), 0), (OffsetSpec.latest(), 5), (OffsetSpec.for_timestamp(1), 0)):
+    spec_of: Any = OffsetSpec
+    for spec, offset in ((spec_of.earliest(), 0), (spec_of.latest(), 5), (spec_of.for_timestamp(1), 0)):
         assert results(admin.list_offsets({where: spec}))[where].offset == offset
     assert results(admin.delete_records([TopicPartition("b", 0, 3)]))[where].low_watermark == 3
     cluster = admin.describe_cluster(include_authorized_operations=True).result(SECONDS)
