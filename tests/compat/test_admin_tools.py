@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import ElectionType, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ElectionType,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -208,3 +216,40 @@ def test_changed_configurations_and_moved_replicas_outlive_a_kill(broker: TwoDir
         offsets = wire.ask(2, 7, {"replica_id": -1, "topics": [{"name": "t", "partitions": [asked]}]})
         assert offsets["topics"][0]["partitions"][0]["offset"] == 100
     assert (target / "t-0").exists()
+
+
+def test_a_replica_moves_to_and_fro_while_it_is_written_and_read(broker: TwoDirectories) -> None:
+    count, moves = 20_000, 0
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True, "linger.ms": 2})
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
+    )
+    with Wire(broker.bootstrap_servers) as wire:
+        topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+        wire.ask(19, 7, {"topics": [topic], "timeout": 9000})
+        consumer.assign([TopicPartition("t", 0, 0)])
+        seen: list[bytes | None] = []
+        for number in range(count):
+            producer.produce("t", b"%d" % number, partition=0)
+            if number % 100 == 0:
+                producer.poll(0)
+                seen += (message.value() for message in consumer.consume(200, 0))
+                home = broker.data if (broker.data / "t-0").exists() else broker.second
+                target = broker.second if home == broker.data else broker.data
+                moving = {"dirs": [{"path": str(target), "topics": [{"name": "t", "partitions": [0]}]}]}
+                assert wire.ask(34, 2, moving)["results"][0]["partitions"][0]["error_code"] == "none"
+                moves += 1
+        assert producer.flush(SECONDS) == 0
+
+        def all_read() -> bool:
+            messages = consumer.consume(1000, 0.2)
+            assert [message.error() for message in messages if message.error() is not None] == []
+            seen.extend(message.value() for message in messages)
+            return len(seen) >= count
+
+        wait_until(all_read, seconds=SECONDS, what="every record is read")
+    consumer.close()
+    assert seen == [b"%d" % number for number in range(count)]
+    assert moves == 200
+    assert "lies in" in broker.output
+    assert "could not be moved" not in broker.output

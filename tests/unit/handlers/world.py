@@ -174,7 +174,13 @@ class World:
             partitions=self.config["num.partitions"], replication_factor=1, log_values=self.config.log_values
         )
         flushes = Flushes(self.loop, (produce, fetch), self.failures)
-        topics = TopicDriver(self.image, driver, defaults, lambda: uuid.UUID(int=1000 + next(numbers)))
+        topics = TopicDriver(
+            self.image,
+            driver,
+            defaults,
+            lambda: uuid.UUID(int=1000 + next(numbers)),
+            is_every_log_here=lambda: not self.directories.offline,
+        )
         self.groups = GroupDriver(
             clock=self.clock,
             loop=self.loop,
