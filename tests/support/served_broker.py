@@ -18,11 +18,15 @@ _READY = re.compile(r"^ready PLAINTEXT://(127\.0\.0\.1:\d+)$", re.MULTILINE)
 
 
 class ServedBroker:
-    """Started with `start`, ended by `stop` or `kill9`, and started again over the same directory."""
+    """Started with `start`, ended by `stop` or `kill9`, and started again over the same directory.
+
+    Each life has another port, unless `port` is set: clients that are to find the next life need that.
+    """
 
     def __init__(self, directory: Path, *, options: Sequence[str | Path] = (), **settings: str) -> None:
         self.data = directory / "data"
         self._directory = directory
+        self.port = 0
         self._settings = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
         self._options = list(options)
         self._starts = 0
@@ -41,7 +45,7 @@ class ServedBroker:
     def start(self) -> Self:
         self._starts += 1
         output = self._directory / f"broker-{self._starts}.log"
-        command = [sys.executable, "-c", _PROGRAM, "--data", str(self.data), "--listen", "127.0.0.1:0"]
+        command = [sys.executable, "-c", _PROGRAM, "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}"]
         for setting in self._settings:
             command += ["--set", setting]
         command += map(str, self._options)

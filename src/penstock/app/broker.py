@@ -11,6 +11,7 @@ from functools import partial
 
 from penstock.app.config import BrokerConfig
 from penstock.app.listeners import ANY_INTERFACE
+from penstock.app.metrics import BrokerMetrics
 from penstock.app.progress import RecoveryProgress
 from penstock.app.registration import Registration
 from penstock.base.clock import SystemClock
@@ -22,6 +23,7 @@ from penstock.base.randomness import Randomness, SystemRandomness
 from penstock.controller.leaders import decide_offline
 from penstock.controller.topics import TopicDefaults
 from penstock.coordinator.groups.config import GroupSettings
+from penstock.coordinator.transactions.config import TransactionSettings
 from penstock.drivers.appends import HeavyAppends
 from penstock.drivers.cleaner import Cleaner
 from penstock.drivers.delayed import Delayed
@@ -30,11 +32,15 @@ from penstock.drivers.flushes import Flushes
 from penstock.drivers.groups import GroupDriver
 from penstock.drivers.housekeeping import Housekeeping
 from penstock.drivers.loop import AsyncioLoop
+from penstock.drivers.loop_watch import LoopWatch
+from penstock.drivers.markers import LocalMarkers
 from penstock.drivers.moves import Moves
 from penstock.drivers.producer_ids import ProducerIds
 from penstock.drivers.roles import RoleDriver
+from penstock.drivers.shards import ShardsSurroundings
 from penstock.drivers.store import StoreDriver
 from penstock.drivers.topics import TopicDriver
+from penstock.drivers.transactions import TransactionDriver
 from penstock.handlers.authoriser import AllowAll
 from penstock.handlers.registry import make_registry
 from penstock.handlers.services import Services
@@ -45,7 +51,8 @@ from penstock.metadata.layout import BrokerNode, Endpoint
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.replication.partitions import Partitions
 from penstock.server.dispatch import Dispatcher
-from penstock.server.listener import Address, Server
+from penstock.server.listener import Address, Server, parse_listener
+from penstock.server.metrics_page import MetricsPage
 from penstock.storage.config import LogConfig, log_config
 from penstock.storage.log_directories import LogDirectories
 
@@ -84,12 +91,16 @@ class Broker:
             jobs=ThreadJobs(config["num.recovery.threads.per.data.dir"]),
             new_id=self._randomness.uuid,
             jitter_for=self._jitter_ms,
+            node_id=config.node_id,
         )
         self._server: Server | None = None
         self._housekeeping: Housekeeping | None = None
         self._cleaner: Cleaner | None = None
         self._groups: GroupDriver | None = None
+        self._transactions: TransactionDriver | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._watch = LoopWatch(self._loop, self._clock)
+        self._metrics_page: MetricsPage | None = None
 
     # Starting.
     async def start(self) -> None:
@@ -122,8 +133,9 @@ class Broker:
         )
         failures = self._make_failures(store, waits)
         services = self._make_services(store, waits, failures)
+        dispatcher = Dispatcher(make_registry(), services)
         self._server = Server(
-            Dispatcher(make_registry(), services).dispatch,
+            dispatcher.dispatch,
             frame_bytes_max=self.config["socket.request.max.bytes"],
             connections_max=self.config["max.connections"],
             backlog=self.config["socket.listen.backlog.size"],
@@ -135,7 +147,28 @@ class Broker:
         for partition, path in moving.items():
             services.moves.start(partition, self._directories.directory(path))
         self._start_housekeeping(services, failures)
+        self._watch.start()
+        await self._start_metrics(services, dispatcher)
         await self._server.start()
+
+    async def _start_metrics(self, services: Services, dispatcher: Dispatcher) -> None:
+        where = self.config["metrics.listener"]
+        if not where:
+            return
+        assert self._server is not None
+        address = parse_listener(f"METRICS://{where}")
+        self._metrics_page = MetricsPage(
+            BrokerMetrics(
+                clock=self._clock,
+                services=services,
+                directories=self._directories,
+                dispatcher=dispatcher,
+                server=self._server,
+                watch=self._watch,
+            )
+        )
+        port = await self._metrics_page.start(address.host, address.port)
+        logger.info("metrics are at http://%s:%d/metrics", address.host or "localhost", port)
 
     def _follow(self, roles: RoleDriver, topics: Iterable[str]) -> None:
         names = tuple(topics)
@@ -143,6 +176,8 @@ class Broker:
         roles.follow(names)
         if self._groups is not None:
             self._groups.follow(names)
+        if self._transactions is not None:
+            self._transactions.follow(names)
 
     def _use_dynamic(self) -> None:
         """Takes over brokers' configurations that were changed in the tree; most are looked up when they are needed."""
@@ -244,8 +279,7 @@ class Broker:
         topics = TopicDriver(
             self._image, store, defaults, self._new_topic_id, is_every_log_here=lambda: not self._directories.offline
         )
-        self._groups = GroupDriver(
-            clock=self._clock,
+        surroundings = ShardsSurroundings(
             loop=self._loop,
             image=self._image,
             partitions=self._partitions,
@@ -253,8 +287,21 @@ class Broker:
             flushes=flushes,
             produce_waits=waits[0],
             fetch_waits=waits[1],
+        )
+        self._groups = GroupDriver(
+            surroundings,
+            clock=self._clock,
             settings=GroupSettings.read(config),
             new_suffix=lambda: str(self._randomness.uuid()),
+        )
+        producer_ids = ProducerIds(config.node_id, store, blocks[0] if blocks else None)
+        markers = LocalMarkers(surroundings, self._groups, self._clock)
+        self._transactions = TransactionDriver(
+            surroundings,
+            clock=self._clock,
+            settings=TransactionSettings.read(config),
+            producer_ids=producer_ids,
+            markers=markers,
         )
         return Services(
             node_id=config.node_id,
@@ -279,9 +326,11 @@ class Broker:
             ),
             flushes=flushes,
             groups=self._groups,
+            transactions=self._transactions,
+            markers=markers,
             heavy_appends=HeavyAppends(self._loop, self._clock),
             topics=topics,
-            producer_ids=ProducerIds(config.node_id, store, blocks[0] if blocks else None),
+            producer_ids=producer_ids,
             authoriser=AllowAll(),
             settings=config,
         )
@@ -299,6 +348,7 @@ class Broker:
         )
         self._housekeeping.start()
         services.groups.start()
+        services.transactions.start()
         self._start_cleaner(failures)
         self._plan_idle_check()
 
@@ -340,6 +390,11 @@ class Broker:
             self._cleaner.stop()
         if self._groups is not None:
             self._groups.stop()
+        if self._transactions is not None:
+            self._transactions.stop()
+        self._watch.stop()
+        if self._metrics_page is not None:
+            self._metrics_page.stop()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         await asyncio.sleep(0)

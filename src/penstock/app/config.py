@@ -11,6 +11,7 @@ from penstock.base.config import ConfigKey, integer, table, text, value_text
 from penstock.base.errors import ConfigError
 from penstock.controller import config as controller
 from penstock.coordinator.groups import config as groups
+from penstock.coordinator.transactions import config as transactions
 from penstock.replication import config as replication
 from penstock.server import config as server
 from penstock.storage import config as storage
@@ -35,6 +36,7 @@ KEYS: Mapping[str, ConfigKey[Any]] = {
     **replication.KEYS,
     **controller.KEYS,
     **groups.KEYS,
+    **transactions.KEYS,
 }
 
 DEFAULTS: Mapping[str, str] = {

@@ -6,7 +6,7 @@ import contextlib
 import uuid
 from collections.abc import Callable
 
-from penstock.base.errors import PenstockError
+from penstock.base.errors import LogDirectoryError, PenstockError
 from penstock.base.files import Files
 from penstock.base.ids import TopicPartition, topic_id_text
 from penstock.controller.adoption import decide_adopt
@@ -128,5 +128,9 @@ class Registration:
                 known = checkpoints.read_meta_properties(self._files, state.path)
             except FileNotFoundError:
                 known = {}
+            if known.get("cluster.id", self._image.cluster_id) != self._image.cluster_id:
+                raise LogDirectoryError(
+                    f"{state.path} belongs to cluster {known['cluster.id']}, this is cluster {self._image.cluster_id}"
+                )
             if any(known.get(key) != value for key, value in wanted.items()):
                 checkpoints.write_meta_properties(self._files, state.path, {**known, **wanted})

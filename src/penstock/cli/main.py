@@ -19,6 +19,7 @@ from typer.exceptions import TyperException
 
 from penstock.base.errors import PenstockError
 from penstock.cli.log import app as log_app
+from penstock.cli.transactions import app as transactions_app
 
 OK, FAILED, USAGE = 0, 1, 2
 _INTERRUPTED = 130
@@ -32,6 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(log_app, name="log")
+app.add_typer(transactions_app, name="transactions")
 
 
 def _print_version(wanted: bool) -> None:

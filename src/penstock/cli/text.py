@@ -195,6 +195,28 @@ _TABLES: dict[str, list[tuple[str, Justify, Callable[[Any], object]]]] = {
         ("end offset", "right", lambda item: item.end_offset),
         ("cut", "left", lambda item: "; ".join(item.cut) or "-"),
     ],
+    "transaction": [
+        ("transactional id", "left", lambda item: item.transactional_id),
+        ("coordinator", "right", lambda item: item.coordinator),
+        ("producer", "right", lambda item: item.producer_id),
+        ("state", "left", lambda item: item.state),
+    ],
+    "transaction_details": [
+        ("transactional id", "left", lambda item: item.transactional_id),
+        ("coordinator", "right", lambda item: item.coordinator),
+        ("producer", "right", lambda item: f"{item.producer_id}/{item.producer_epoch}"),
+        ("state", "left", lambda item: item.state),
+        ("timeout ms", "right", lambda item: item.timeout_ms),
+        ("began", "left", lambda item: time_text(item.start_ms)),
+        ("partitions", "left", lambda item: ", ".join(item.partitions) or "-"),
+    ],
+    "hanging_transaction": [
+        ("topic", "left", lambda item: item.topic),
+        ("partition", "right", lambda item: item.partition),
+        ("producer", "right", lambda item: f"{item.producer_id}/{item.producer_epoch}"),
+        ("start offset", "right", lambda item: item.start_offset),
+        ("last written", "left", lambda item: time_text(item.last_timestamp_ms)),
+    ],
     "check": [
         ("", "left", lambda item: item.state),
         ("check", "left", lambda item: item.name),

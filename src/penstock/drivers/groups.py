@@ -11,104 +11,76 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from penstock.base.clock import Clock
-from penstock.base.errors import PenstockError, StorageError
-from penstock.base.ids import TopicPartition
-from penstock.controller.topics import NewTopic
+from penstock.base.errors import PenstockError
 from penstock.coordinator.groups.config import GroupSettings
-from penstock.coordinator.groups.errors import (
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    InvalidGroupIdError,
-    NotCoordinatorError,
-)
+from penstock.coordinator.groups.errors import InvalidGroupIdError
 from penstock.coordinator.groups.messages import Answer, Asker, Decision, Record
 from penstock.coordinator.groups.model import Group
 from penstock.coordinator.groups.replay import Replay
-from penstock.coordinator.groups.shard import Shard, partition_of
-from penstock.drivers.delayed import Delayed
-from penstock.drivers.flushes import Flushes
-from penstock.drivers.loop import Loop
+from penstock.coordinator.groups.shard import Shard
 from penstock.drivers.loop import Timer as LoopTimer
-from penstock.drivers.topics import TopicDriver
-from penstock.metadata.image import Image
-from penstock.metadata.store import StoreError
+from penstock.drivers.shards import CoordinatorTopic, Led, Shards, ShardsSurroundings, Then, for_clients
 from penstock.protocol.group_records import GroupValue, OffsetValue, encode_group_value, encode_key, encode_offset_value
 from penstock.purgatory.timing_wheel import Timer, TimingWheel
+from penstock.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from penstock.records.build import build_batch
-from penstock.replication.errors import (
-    NotEnoughReplicasError,
-    NotLeaderOrFollowerError,
-    UnknownTopicOrPartitionError,
-)
-from penstock.replication.partition import ACKS_ALL, Partition
-from penstock.replication.partitions import Partitions
-from penstock.replication.wait_for_acks import AwaitedAppend, WaitForAcks
-from penstock.storage.partition_log import Bound
-from penstock.storage.producer_state import Origin
+from penstock.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
 
 TOPIC = "__consumer_offsets"
-COMMIT_TIMEOUT_MS = 5_000
-LOAD_BYTES = 256 * 1024
-RECORDS_A_TURN = 200
 TOMBSTONES_A_BATCH = 500
 
-Then = Callable[[PenstockError | None], object]
 
-
-class LedShard:
-    """One partition of the topic that this broker leads."""
-
-    __slots__ = ("is_loaded", "leader_epoch", "partition", "shard", "timers", "written_end")
+class LedShard(Led[Shard]):
+    __slots__ = ("timers",)
 
     def __init__(self, partition: Partition, shard: Shard) -> None:
-        self.partition = partition
-        self.leader_epoch = partition.leader_epoch
-        self.shard = shard
-        self.is_loaded = False
-        self.written_end = 0
+        super().__init__(partition, shard)
         self.timers: dict[str, Timer[tuple[LedShard, Group]]] = {}
 
 
 class GroupDriver:
     def __init__(
         self,
+        surroundings: ShardsSurroundings,
         *,
         clock: Clock,
-        loop: Loop,
-        image: Image,
-        partitions: Partitions,
-        topics: TopicDriver,
-        flushes: Flushes,
-        produce_waits: Delayed[TopicPartition],
-        fetch_waits: Delayed[TopicPartition],
         settings: GroupSettings,
         new_suffix: Callable[[], str],
     ) -> None:
         self._clock = clock
-        self._loop = loop
-        self._image = image
-        self._partitions = partitions
-        self._topics = topics
-        self._flushes = flushes
-        self._produce_waits = produce_waits
-        self._fetch_waits = fetch_waits
+        self._loop = surroundings.loop
+        self._image = surroundings.image
         self._settings = settings
-        self._new_suffix = new_suffix
-        self._led: dict[int, LedShard] = {}
+        topic = CoordinatorTopic(
+            TOPIC,
+            settings.topic_partitions,
+            settings.topic_replication_factor,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(settings.topic_segment_bytes),
+            },
+        )
+        self._shards = Shards(
+            surroundings,
+            topic,
+            new_led=lambda partition: LedShard(partition, Shard(settings, clock, new_suffix)),
+            replay=lambda led: Replay(led.shard, led.partition.log.log_start_offset),
+            loaded=lambda led: self.run(led, led.shard.loaded()),
+            resigned=lambda led: self._give(led.shard.resign().replies),
+        )
         self._wheel: TimingWheel[tuple[LedShard, Group]] = TimingWheel(clock.monotonic_ms())
         self._timer: LoopTimer | None = None
         self._wake_ms = 0
         self._expiry_timer: LoopTimer | None = None
-        self._waiting_for_topic: list[Then] = []
-        self._stopped = False
 
     def start(self) -> None:
         self._expiry_timer = self._loop.call_later(self._settings.retention_check_ms, self._expire_offsets)
 
     def stop(self) -> None:
-        self._stopped = True
+        self._shards.stop()
         for timer in (self._timer, self._expiry_timer):
             if timer is not None:
                 timer.cancel()
@@ -118,36 +90,19 @@ class GroupDriver:
         """The roles of these topics' partitions may have changed: to be called after the partitions follow."""
         names = set(topics)
         if TOPIC in names:
-            self._follow_roles()
+            self._shards.follow()
         gone = sorted(name for name in names if name != TOPIC and name not in self._image.topics)
         if gone:
-            for led in self._led.values():
+            for led in self._shards.all:
                 if led.is_loaded:
                     self.run(led, led.shard.forget_topics(gone))
 
-    def _follow_roles(self) -> None:
-        held = {one.topic_partition.partition: one for one in self._partitions.of_topic(TOPIC) if one.is_leader}
-        for number, led in list(self._led.items()):
-            partition = held.get(number)
-            if partition is not led.partition or partition.leader_epoch != led.leader_epoch:
-                del self._led[number]
-                self._give(led.shard.resign().replies)
-        for number, partition in held.items():
-            if number not in self._led:
-                self._load(number, partition)
-
     def partition_of(self, group_id: str) -> int:
-        topic = self._image.topics.get(TOPIC)
-        return partition_of(group_id, 0 if topic is None else len(topic.partitions))
+        return self._shards.partition_of(group_id)
 
     def find(self, group_id: str) -> LedShard:
         """The shard of a group, ready; an error says why not."""
-        led = self._led.get(self.partition_of(group_id))
-        if led is None:
-            raise NotCoordinatorError(f"group {group_id!r} is coordinated by another broker")
-        if not led.is_loaded:
-            raise CoordinatorLoadInProgressError(f"the records of group {group_id!r} are being read")
-        return led
+        return self._shards.find(group_id)
 
     def find_for_member(self, group_id: str) -> LedShard:
         """As `find`, where an empty id is none."""
@@ -157,98 +112,11 @@ class GroupDriver:
 
     @property
     def shards(self) -> list[LedShard]:
-        return list(self._led.values())
+        return self._shards.all
 
     def with_topic(self, then: Then) -> None:
         """Calls back when the topic is there, at once if it is."""
-        if TOPIC in self._image.topics:
-            then(None)
-            return
-        self._waiting_for_topic.append(then)
-        if len(self._waiting_for_topic) == 1:
-            self._create_topic()
-
-    def _create_topic(self) -> None:
-        settings = self._settings
-        wanted = NewTopic(
-            name=TOPIC,
-            partitions=settings.topic_partitions,
-            replication_factor=min(settings.topic_replication_factor, max(len(self._image.brokers), 1)),
-            configs={
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": str(settings.topic_segment_bytes),
-            },
-        )
-        try:
-            self._topics.create(self._topics.decide(wanted), self._topic_created)
-        except PenstockError as error:
-            self._topic_created(error)
-
-    def _topic_created(self, error: PenstockError | StoreError | None) -> None:
-        waiting, self._waiting_for_topic = self._waiting_for_topic, []
-        missing = error is not None and TOPIC not in self._image.topics
-        if missing:
-            logger.error("%s cannot be created: %s", TOPIC, error)
-        for then in waiting:
-            then(CoordinatorNotAvailableError(f"{TOPIC} cannot be created: {error}") if missing else None)
-
-    # Loading.
-    def _load(self, number: int, partition: Partition) -> None:
-        shard = Shard(self._settings, self._clock, self._new_suffix)
-        led = self._led[number] = LedShard(partition, shard)
-        self._read_on(led, Replay(shard, partition.log.log_start_offset))
-
-    def _is_current(self, led: LedShard) -> bool:
-        return not self._stopped and self._led.get(led.partition.topic_partition.partition) is led
-
-    def _read_on(self, led: LedShard, replay: Replay) -> None:
-        if not self._is_current(led):
-            return
-        log = led.partition.log
-        try:
-            found = None
-            if replay.next_offset < log.end_offset:
-                found = log.read(replay.next_offset, bytes_max=LOAD_BYTES, bound=Bound.LOG_END).slice
-        except PenstockError:
-            logger.exception("the groups in %s cannot be read", led.partition.topic_partition)
-            return
-        if found is None:
-            self._loaded(led, replay)
-        else:
-            self._loop.run_in_thread(found.read, partial(self._feed, led, replay))
-
-    def _feed(self, led: LedShard, replay: Replay, data: bytes | BaseException) -> None:
-        if isinstance(data, BaseException):
-            logger.error("the groups in %s cannot be read: %s", led.partition.topic_partition, data)
-            return
-        before = replay.next_offset
-        self._feed_some(led, replay, replay.feed(data), before)
-
-    def _feed_some(self, led: LedShard, replay: Replay, steps: Iterator[int], before: int) -> None:
-        if not self._is_current(led):
-            return
-        done = 0
-        try:
-            for count in steps:
-                done += count
-                if done >= RECORDS_A_TURN:
-                    self._loop.call_soon(partial(self._feed_some, led, replay, steps, before))
-                    return
-        except PenstockError:
-            logger.exception("the groups in %s cannot be read", led.partition.topic_partition)
-            return
-        if replay.next_offset == before:
-            logger.error("the groups in %s cannot be read beyond %d", led.partition.topic_partition, before)
-            return
-        self._loop.call_soon(partial(self._read_on, led, replay))
-
-    def _loaded(self, led: LedShard, replay: Replay) -> None:
-        led.is_loaded = True
-        led.written_end = replay.next_offset
-        if replay.passed_over:
-            logger.warning("%s: %d records passed over", led.partition.topic_partition, replay.passed_over)
-        self.run(led, led.shard.loaded())
+        self._shards.with_topic(then)
 
     # Carrying out.
     def run(self, led: LedShard, decision: Decision, then: Then | None = None) -> None:
@@ -257,27 +125,15 @@ class GroupDriver:
             try:
                 self._append(led, decision)
             except PenstockError as error:
-                self._failed(led, decision, _for_clients(error), then)
+                self._failed(led, decision, for_clients(error), then)
                 return
         self._set_timers(led)
-        if not decision.replies and then is None:
-            return
-        partition = led.partition
-        if partition.log.high_watermark >= led.written_end:
-            self._give(decision.replies)
-            if then is not None:
-                then(None)
-            return
-        awaited = AwaitedAppend(partition, led.leader_epoch, led.written_end, ACKS_ALL)
-        wait = WaitForAcks([awaited], partial(self._acknowledged, led, decision, then))
-        self._produce_waits.finish_or_wait(wait, wait.keys, COMMIT_TIMEOUT_MS)
+        if decision.replies or then is not None:
+            self._shards.when_committed(led, partial(self._committed, led, decision, then))
 
-    def _acknowledged(self, led: LedShard, decision: Decision, then: Then | None, wait: WaitForAcks) -> None:
-        error: PenstockError | None = next(iter(wait.errors.values()), None)
-        if error is None and wait.timed_out:
-            error = CoordinatorNotAvailableError("the record is not replicated in time")
+    def _committed(self, led: LedShard, decision: Decision, then: Then | None, error: PenstockError | None) -> None:
         if error is not None:
-            self._failed(led, decision, _for_clients(error), then)
+            self._failed(led, decision, error, then)
             return
         self._give(decision.replies)
         if then is not None:
@@ -304,17 +160,27 @@ class GroupDriver:
         size = len(records)
         if size > TOMBSTONES_A_BATCH and all(value is None for _, value in records):
             size = TOMBSTONES_A_BATCH
-        partition, now_ms = led.partition, self._clock.wall_ms()
+        now_ms, writer = self._clock.wall_ms(), decision.writer
         for first in range(0, len(records), size):
-            batch = build_batch([_encoded(record, now_ms) for record in records[first : first + size]])
-            appended = partition.append(bytearray(batch), ACKS_ALL, Origin.COORDINATOR)
-            led.written_end = appended.end_offset
-            self._fetch_waits.changed(partition.topic_partition)
-            if appended.high_watermark_moved:
-                self._produce_waits.changed(partition.topic_partition)
-            if appended.flush_due:
-                self._flushes.ask(partition)
+            batch = build_batch(
+                [_encoded(record, now_ms) for record in records[first : first + size]],
+                producer_id=NO_PRODUCER_ID if writer is None else writer.producer_id,
+                producer_epoch=NO_PRODUCER_EPOCH if writer is None else writer.producer_epoch,
+                transactional=writer is not None,
+            )
+            self._shards.append(led, batch)
         led.shard.appended(decision)
+
+    def end_transaction(self, number: int, producer_id: int, marker: bytes, then: Then, *, commit: bool) -> None:
+        """Writes a producer's marker to a partition of the topic; what it committed there counts from then on."""
+        try:
+            led = self._shards.at(number)
+            self._shards.append_marker(led, marker)
+        except PenstockError as error:
+            then(error)
+            return
+        led.shard.end_transaction(producer_id, commit=commit)
+        self._shards.when_committed(led, then)
 
     def heartbeat(self, group_id: str, asker: Asker) -> None:
         """Raises what the member must know: the one request that needs neither record nor wait."""
@@ -340,7 +206,7 @@ class GroupDriver:
 
     def _set_loop_timer(self) -> None:
         wake_ms = self._wheel.next_wake_ms()
-        if wake_ms is None or self._stopped or (self._timer is not None and self._wake_ms <= wake_ms):
+        if wake_ms is None or self._shards.is_stopped or (self._timer is not None and self._wake_ms <= wake_ms):
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -353,7 +219,7 @@ class GroupDriver:
             timer = led.timers.get(group.group_id)
             if timer is not None and not timer.waiting:
                 del led.timers[group.group_id]
-            if self._is_current(led):
+            if self._shards.is_current(led):
                 self.run(led, led.shard.expire(group))
         self._set_loop_timer()
 
@@ -362,19 +228,12 @@ class GroupDriver:
         def steps() -> Iterator[None]:
             for led in self.shards:
                 for decision in led.shard.expire_offsets() if led.is_loaded else ():
-                    if decision.records and self._is_current(led):
+                    if decision.records and self._shards.is_current(led):
                         self.run(led, decision)
                     yield
 
-        self._expire_some(steps())
+        self._shards.in_turns(steps())
         self._expiry_timer = self._loop.call_later(self._settings.retention_check_ms, self._expire_offsets)
-
-    def _expire_some(self, steps: Iterator[None]) -> None:
-        for _ in range(RECORDS_A_TURN):
-            if next(steps, self) is self:
-                return
-        if not self._stopped:
-            self._loop.call_soon(partial(self._expire_some, steps))
 
 
 def _encoded(record: Record, now_ms: int) -> tuple[int, bytes, bytes | None, tuple[()]]:
@@ -385,12 +244,3 @@ def _encoded(record: Record, now_ms: int) -> tuple[int, bytes, bytes | None, tup
     elif isinstance(value, GroupValue):
         encoded = encode_group_value(value)
     return now_ms, encode_key(key), encoded, ()
-
-
-def _for_clients(error: PenstockError) -> PenstockError:
-    """A failed append in terms that members understand: ask again, or ask elsewhere."""
-    if isinstance(error, NotLeaderOrFollowerError | StorageError):
-        return NotCoordinatorError(str(error))
-    if isinstance(error, UnknownTopicOrPartitionError | NotEnoughReplicasError):
-        return CoordinatorNotAvailableError(str(error))
-    return error

@@ -7,12 +7,15 @@ from kio.schema.errors import ErrorCode
 from penstock.base import errors as base
 from penstock.base import ids
 from penstock.controller import errors as controller
+from penstock.coordinator import errors as coordinator
 from penstock.coordinator.groups import errors as groups
+from penstock.coordinator.transactions import errors as transactions
 from penstock.handlers.errors import (
     ClusterAuthorisationError,
     GroupAuthorisationError,
     ReplicaNotAvailableError,
     TopicAuthorisationError,
+    TransactionalIdAuthorisationError,
     UnsupportedVersionError,
 )
 from penstock.metadata import store
@@ -46,6 +49,7 @@ CODES: dict[type[base.PenstockError], ErrorCode] = {
     GroupAuthorisationError: ErrorCode.group_authorization_failed,
     TopicAuthorisationError: ErrorCode.topic_authorization_failed,
     ReplicaNotAvailableError: ErrorCode.replica_not_available,
+    TransactionalIdAuthorisationError: ErrorCode.transactional_id_authorization_failed,
     UnsupportedVersionError: ErrorCode.unsupported_version,
     replication.UnknownTopicOrPartitionError: ErrorCode.unknown_topic_or_partition,
     replication.UnknownTopicIdError: ErrorCode.unknown_topic_id,
@@ -69,9 +73,9 @@ CODES: dict[type[base.PenstockError], ErrorCode] = {
     controller.PreferredLeaderNotAvailableError: ErrorCode.preferred_leader_not_available,
     controller.EligibleLeadersNotAvailableError: ErrorCode.eligible_leaders_not_available,
     controller.NoReassignmentInProgressError: ErrorCode.no_reassignment_in_progress,
-    groups.CoordinatorNotAvailableError: ErrorCode.coordinator_not_available,
-    groups.NotCoordinatorError: ErrorCode.not_coordinator,
-    groups.CoordinatorLoadInProgressError: ErrorCode.coordinator_load_in_progress,
+    coordinator.CoordinatorNotAvailableError: ErrorCode.coordinator_not_available,
+    coordinator.NotCoordinatorError: ErrorCode.not_coordinator,
+    coordinator.CoordinatorLoadInProgressError: ErrorCode.coordinator_load_in_progress,
     groups.InvalidGroupIdError: ErrorCode.invalid_group_id,
     groups.InvalidSessionTimeoutError: ErrorCode.invalid_session_timeout,
     groups.InconsistentGroupProtocolError: ErrorCode.inconsistent_group_protocol,
@@ -86,6 +90,12 @@ CODES: dict[type[base.PenstockError], ErrorCode] = {
     groups.GroupSubscribedToTopicError: ErrorCode.group_subscribed_to_topic,
     groups.OffsetMetadataTooLargeError: ErrorCode.offset_metadata_too_large,
     groups.UnstableOffsetCommitError: ErrorCode.unstable_offset_commit,
+    transactions.InvalidProducerIdMappingError: ErrorCode.invalid_producer_id_mapping,
+    transactions.ProducerFencedError: ErrorCode.producer_fenced,
+    transactions.ConcurrentTransactionsError: ErrorCode.concurrent_transactions,
+    transactions.InvalidTransactionTimeoutError: ErrorCode.invalid_transaction_timeout,
+    transactions.TransactionalIdNotFoundError: ErrorCode.transactional_id_not_found,
+    transactions.TransactionAbortableError: ErrorCode.transaction_abortable,
     store.StoreError: ErrorCode.unknown_server_error,
     store.NoNodeError: ErrorCode.unknown_topic_or_partition,
     store.NodeExistsError: ErrorCode.topic_already_exists,

@@ -23,3 +23,7 @@ class UnsupportedVersionError(PenstockError):
 
 class ReplicaNotAvailableError(PenstockError):
     """This broker holds no replica of the partition (REPLICA_NOT_AVAILABLE)."""
+
+
+class TransactionalIdAuthorisationError(PenstockError):
+    """The principal may not use this transactional id (TRANSACTIONAL_ID_AUTHORIZATION_FAILED)."""

@@ -25,7 +25,7 @@ class Feature(NamedTuple):
     """In force."""
 
 
-FEATURES: Mapping[str, Feature] = {}
+FEATURES: Mapping[str, Feature] = {"transaction.version": Feature(low=0, high=2, level=2)}
 """By name; what is here is told by ApiVersions, as supported and as finalised."""
 
 _RESULTS_BELOW = 2

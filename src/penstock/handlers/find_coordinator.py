@@ -1,10 +1,9 @@
 """FindCoordinator (key 10), versions 0-6, flexible from 3.
 
-Behaviour: the broker that leads the partition of `__consumer_offsets` which holds the group; the topic is created first
-    where it is missing, and the answer waits for it.
+Behaviour: the broker that leads the partition of `__consumer_offsets` which holds the group, or of `__transaction_state`
+    which holds the transactional id; the topic is created first where it is missing, and the answer waits for it.
 Versions: 1 key types (group, transaction); 3 flexible; 4 many keys; 5 new error codes; 6 share groups.
-Differs from Kafka: transactional ids and share groups have no coordinator yet (COORDINATOR_NOT_AVAILABLE, and
-    INVALID_REQUEST for share groups); the first answer already names the coordinator.
+Differs from Kafka: share groups have no coordinator yet (INVALID_REQUEST); the first answer already names the coordinator.
 """
 
 from __future__ import annotations
@@ -17,12 +16,13 @@ from kio.schema.errors import ErrorCode
 
 from penstock.base.errors import PenstockError
 from penstock.controller.errors import InvalidRequestError
-from penstock.coordinator.groups.errors import CoordinatorNotAvailableError
-from penstock.drivers.groups import TOPIC
+from penstock.coordinator.errors import CoordinatorNotAvailableError
+from penstock.drivers import groups, transactions
 from penstock.handlers.api import Context, Pending
 from penstock.handlers.authoriser import Action
 from penstock.handlers.error_map import code_of
 from penstock.handlers.groups import check_group
+from penstock.handlers.transactions import check_transactional_id
 
 GROUP, TRANSACTION = 0, 1
 
@@ -38,36 +38,38 @@ class _Found(NamedTuple):
 def handle_find_coordinator(request: Any, context: Context) -> Any:
     key_type = getattr(request, "key_type", GROUP)
     keys: Sequence[str] = request.coordinator_keys if context.version >= 4 else (request.key,)
-    if key_type != GROUP:
-        return _answer([_refused(key, key_type) for key in keys], context)
+    if key_type not in (GROUP, TRANSACTION):
+        refusal = InvalidRequestError(f"coordinators of type {key_type} are not known")
+        return _answer([_Found(key, refusal) for key in keys], context)
+    driver = context.services.groups if key_type == GROUP else context.services.transactions
     pending: Pending[Any] = Pending()
 
     def there(error: PenstockError | None) -> None:
-        pending.resolve(_answer([_find(key, error, context) for key in keys], context))
+        pending.resolve(_answer([_find(key, key_type, error, context) for key in keys], context))
 
-    context.services.groups.with_topic(there)
+    driver.with_topic(there)
     return pending
 
 
-def _refused(key: str, key_type: int) -> _Found:
-    if key_type == TRANSACTION:
-        return _Found(key, CoordinatorNotAvailableError("there are no transactions yet"))
-    return _Found(key, InvalidRequestError(f"coordinators of type {key_type} are not known"))
-
-
-def _find(key: str, error: PenstockError | None, context: Context) -> _Found:
+def _find(key: str, key_type: int, error: PenstockError | None, context: Context) -> _Found:
+    services, image = context.services, context.services.image
     try:
-        check_group(context, Action.DESCRIBE, key)
+        if key_type == GROUP:
+            check_group(context, Action.DESCRIBE, key)
+        else:
+            check_transactional_id(context, Action.DESCRIBE, key)
         if error is not None:
             raise error
-        image = context.services.image
-        state = image.partition(TOPIC, context.services.groups.partition_of(key))
+        if key_type == GROUP:
+            state = image.partition(groups.TOPIC, services.groups.partition_of(key))
+        else:
+            state = image.partition(transactions.TOPIC, services.transactions.partition_of(key))
         broker = None if state is None else image.brokers.get(state.leader)
         for endpoint in () if broker is None else broker.endpoints:
             if endpoint.listener == context.peer.listener:
                 assert broker is not None
                 return _Found(key, None, broker.broker_id, endpoint.host, endpoint.port)
-        raise CoordinatorNotAvailableError("the partition of the group has no leader")
+        raise CoordinatorNotAvailableError("its partition has no leader")
     except PenstockError as refusal:
         return _Found(key, refusal)
 

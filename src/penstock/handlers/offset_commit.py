@@ -75,8 +75,20 @@ def _add_commits(
 
 
 def _answer(request: Any, outcomes: Outcomes, failure: PenstockError | None, context: Context) -> Any:
+    topics = answer_topics(request, outcomes, failure, context)
+    return context.response.make(throttle_time=timedelta(), topics=topics)
+
+
+def answer_topics(
+    request: Any,
+    outcomes: Outcomes,
+    failure: PenstockError | None,
+    context: Context,
+    failure_code: ErrorCode | None = None,
+) -> tuple[Any, ...]:
+    """Each partition's own error, or that of the whole request."""
     response = context.response
-    whole = code(failure)
+    whole = code(failure) if failure_code is None else failure_code
     if isinstance(failure, MessageTooLargeError | RecordListTooLargeError):
         whole = ErrorCode.invalid_commit_offset_size
     topics = []
@@ -93,4 +105,4 @@ def _answer(request: Any, outcomes: Outcomes, failure: PenstockError | None, con
                 name=getattr(topic, "name", None), topic_id=getattr(topic, "topic_id", None), partitions=partitions
             )
         )
-    return response.make(throttle_time=timedelta(), topics=tuple(topics))
+    return tuple(topics)

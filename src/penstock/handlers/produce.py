@@ -10,7 +10,7 @@ Differs from Kafka: the client id `__admin_client` may not write internal topics
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,16 +18,20 @@ from kio.schema.errors import ErrorCode
 
 from penstock.base.errors import (
     InvalidRecordError,
+    MessageTooLargeError,
     PenstockError,
+    RecordListTooLargeError,
     UnsupportedCompressionTypeError,
     UnsupportedForMessageFormatError,
 )
+from penstock.base.files import ReadableBuffer
 from penstock.base.ids import InvalidTopicError
 from penstock.handlers.api import NO_ANSWER, CloseConnectionError, Context, Pending, Services, _NoAnswer
 from penstock.handlers.authoriser import Action, Resource
 from penstock.handlers.error_map import code_of
 from penstock.handlers.errors import TopicAuthorisationError
 from penstock.handlers.missing import why_missing
+from penstock.handlers.verification import verify_appends
 from penstock.metadata.image import INTERNAL_TOPICS
 from penstock.protocol.produce import (
     TOPIC_ID_FROM,
@@ -39,9 +43,11 @@ from penstock.protocol.produce import (
     ProduceTopic,
     RecordError,
 )
+from penstock.records.batch import TRANSACTIONAL_BIT
 from penstock.replication.append import AppendOutcome, AppendTo, append_partitions
 from penstock.replication.errors import UnknownTopicIdError
 from penstock.replication.partition import ACKS_ALL
+from penstock.replication.traffic import Traffic
 from penstock.replication.wait_for_acks import AwaitedAppend, WaitForAcks
 
 _ZSTD = 4
@@ -52,18 +58,73 @@ def handle_produce(request: ProduceRequest, context: Context) -> Any:
     acks = request.acks
     if acks not in (-1, 0, 1):
         return _refuse_all(request, int(ErrorCode.invalid_required_acks))
-    if request.transactional_id is not None and not context.services.authoriser.allows(
-        context.peer.principal, Action.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id
-    ):
+    in_transaction = _has_transactional(request.topics)
+    if in_transaction and not _may_use_transactional_id(request.transactional_id, context):
         return _refuse_all(request, int(ErrorCode.transactional_id_authorization_failed))
     wanted: list[AppendTo] = []
     for topic in request.topics:
         _add_appends(topic, context, wanted)
+    if in_transaction:
+        return _append_verified(request, wanted, context)
+    return _append(request, wanted, context)
+
+
+def _has_transactional(topics: list[ProduceTopic]) -> bool:
+    for _, _, partitions in topics:
+        for _, records in partitions:
+            if records is not None and len(records) > 22 and records[22] & TRANSACTIONAL_BIT:
+                return True
+    return False
+
+
+def _may_use_transactional_id(transactional_id: str | None, context: Context) -> bool:
+    """Records of a transaction need an id that may be used: the flag alone is no way around (CVE-2018-17196)."""
+    return transactional_id is not None and context.services.authoriser.allows(
+        context.peer.principal, Action.WRITE, Resource.TRANSACTIONAL_ID, transactional_id
+    )
+
+
+def _append(
+    request: ProduceRequest, wanted: list[AppendTo], context: Context
+) -> ProduceAnswer | Pending[ProduceAnswer] | Pending[ProduceAnswer | _NoAnswer] | _NoAnswer:
     must_wait = context.services.heavy_appends.must_wait
     for append in wanted:
         if append.partition is not None and must_wait(append.partition, append.records):
             return _append_later(request, wanted, context)
-    return _appended(request, wanted, append_partitions(wanted, acks), context)
+    return _appended(request, wanted, append_partitions(wanted, request.acks), context)
+
+
+def _append_verified(request: ProduceRequest, wanted: list[AppendTo], context: Context) -> Any:
+    """The coordinator has its say first: at once where it is here, and its record need not be waited for."""
+    assert request.transactional_id is not None
+    pending: Pending[Any] | None = None
+    ready: list[list[AppendTo]] = []
+
+    def verified(checked: list[AppendTo]) -> None:
+        if pending is None:
+            ready.append(checked)
+        else:
+            _resolve(pending, partial(_append, request, checked, context), context)
+
+    verify_appends(context.services, request.transactional_id, wanted, context.version, verified)
+    if ready:
+        return _append(request, ready[0], context)
+    pending = Pending()
+    return pending
+
+
+def _resolve(pending: Pending[Any], append: Callable[[], Any], context: Context) -> Pending[Any] | None:
+    """Ends a wait with what an append gives: its answer, none, a closed connection, or another wait, which is returned."""
+    try:
+        answer = append()
+    except CloseConnectionError as error:
+        context.peer.close(str(error))
+        answer = NO_ANSWER
+    if isinstance(answer, Pending):
+        answer.listen(pending.resolve)
+        return answer
+    pending.resolve(answer)
+    return None
 
 
 def _appended(
@@ -100,16 +161,9 @@ def _append_later(
         every = [one for one in outcomes if one is not None]
         if len(every) < len(outcomes):
             return
-        try:
-            answer = _appended(request, wanted, every, context)
-        except CloseConnectionError as error:
-            context.peer.close(str(error))
-            answer = NO_ANSWER
-        if isinstance(answer, Pending):
-            inner.append(answer)
-            answer.listen(pending.resolve)
-        else:
-            pending.resolve(answer)
+        further = _resolve(pending, lambda: _appended(request, wanted, every, context), context)
+        if further is not None:
+            inner.append(further)
 
     for number, (append, waits) in enumerate(zip(wanted, late, strict=True)):
         if waits:
@@ -121,11 +175,17 @@ def _append_later(
 def _tell(wanted: list[AppendTo], outcomes: list[AppendOutcome], acks: int, services: Services) -> bool:
     """Lets those know who wait for these partitions. Returns whether this request has to wait itself."""
     must_wait = False
-    for number, (appended, _) in enumerate(outcomes):
-        if appended is None:
+    for number, (appended, error) in enumerate(outcomes):
+        partition, records, _ = wanted[number]
+        if partition is None:
             continue
-        partition = wanted[number].partition
-        assert partition is not None
+        traffic = partition.traffic
+        traffic.produce_requests += 1
+        if appended is None:
+            _count_refusal(traffic, records, error)
+            continue
+        traffic.bytes_in += len(records)
+        traffic.messages_in += appended.end_offset - appended.base_offset
         services.fetch_waits.changed(partition.topic_partition)
         if appended.high_watermark_moved:
             services.produce_waits.changed(partition.topic_partition)
@@ -135,6 +195,13 @@ def _tell(wanted: list[AppendTo], outcomes: list[AppendOutcome], acks: int, serv
             services.flushes.ask(partition)
             must_wait = must_wait or acks != 0
     return must_wait
+
+
+def _count_refusal(traffic: Traffic, records: ReadableBuffer, error: PenstockError | None) -> None:
+    if isinstance(error, MessageTooLargeError | RecordListTooLargeError):
+        traffic.bytes_rejected += len(records)
+    elif error is not None and code_of(error) == ErrorCode.unknown_server_error:
+        traffic.failed_produce_requests += 1
 
 
 def _add_appends(topic: ProduceTopic, context: Context, appends: list[AppendTo]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from penstock.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
+from penstock.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
 from penstock.handlers.alter_configs import handle_alter_configs, handle_incremental_alter_configs
 from penstock.handlers.api import Api, kio_api
 from penstock.handlers.api_versions import api_versions_handler
@@ -13,8 +15,11 @@ from penstock.handlers.delete_topics import handle_delete_topics
 from penstock.handlers.describe_cluster import handle_describe_cluster
 from penstock.handlers.describe_configs import handle_describe_configs
 from penstock.handlers.describe_groups import handle_describe_groups
+from penstock.handlers.describe_producers import handle_describe_producers
 from penstock.handlers.describe_topic_partitions import handle_describe_topic_partitions
+from penstock.handlers.describe_transactions import handle_describe_transactions
 from penstock.handlers.elect_leaders import handle_elect_leaders
+from penstock.handlers.end_txn import handle_end_txn
 from penstock.handlers.features import handle_update_features
 from penstock.handlers.fetch import handle_fetch
 from penstock.handlers.find_coordinator import handle_find_coordinator
@@ -25,6 +30,7 @@ from penstock.handlers.leave_group import handle_leave_group
 from penstock.handlers.list_config_resources import handle_list_config_resources
 from penstock.handlers.list_groups import handle_list_groups
 from penstock.handlers.list_offsets import handle_list_offsets
+from penstock.handlers.list_transactions import handle_list_transactions
 from penstock.handlers.log_dirs import handle_alter_replica_log_dirs, handle_describe_log_dirs
 from penstock.handlers.metadata import handle_metadata
 from penstock.handlers.offset_commit import handle_offset_commit
@@ -35,6 +41,8 @@ from penstock.handlers.produce import handle_produce
 from penstock.handlers.reassignments import handle_alter_partition_reassignments, handle_list_partition_reassignments
 from penstock.handlers.sasl import handle_sasl_authenticate, handle_sasl_handshake
 from penstock.handlers.sync_group import handle_sync_group
+from penstock.handlers.txn_offset_commit import handle_txn_offset_commit
+from penstock.handlers.write_txn_markers import handle_write_txn_markers
 from penstock.protocol.fetch import decode_fetch_request, encode_fetch_answer
 from penstock.protocol.produce import decode_produce_request, encode_produce_answer
 
@@ -62,6 +70,11 @@ def make_registry() -> dict[int, Api]:
         kio_api(21, "DeleteRecords", 0, 2, 2, handle_delete_records),
         kio_api(22, "InitProducerId", 0, 5, 2, handle_init_producer_id),
         kio_api(23, "OffsetForLeaderEpoch", 2, 4, 4, handle_offset_for_leader_epoch),
+        kio_api(24, "AddPartitionsToTxn", 0, 5, 3, handle_add_partitions_to_txn),
+        kio_api(25, "AddOffsetsToTxn", 0, 4, 3, handle_add_offsets_to_txn),
+        kio_api(26, "EndTxn", 0, 5, 3, handle_end_txn),
+        kio_api(27, "WriteTxnMarkers", 1, 2, 1, handle_write_txn_markers),
+        kio_api(28, "TxnOffsetCommit", 0, 5, 3, handle_txn_offset_commit),
         kio_api(32, "DescribeConfigs", 1, 4, 4, handle_describe_configs),
         kio_api(33, "AlterConfigs", 0, 2, 2, handle_alter_configs),
         kio_api(34, "AlterReplicaLogDirs", 1, 2, 2, handle_alter_replica_log_dirs),
@@ -78,6 +91,9 @@ def make_registry() -> dict[int, Api]:
         kio_api(60, "DescribeCluster", 0, 2, 0, handle_describe_cluster),
         kio_api(74, "ListConfigResources", 0, 1, 0, handle_list_config_resources),
         kio_api(75, "DescribeTopicPartitions", 0, 0, 0, handle_describe_topic_partitions),
+        kio_api(61, "DescribeProducers", 0, 0, 0, handle_describe_producers),
+        kio_api(65, "DescribeTransactions", 0, 0, 0, handle_describe_transactions),
+        kio_api(66, "ListTransactions", 0, 2, 0, handle_list_transactions),
     )
     for api in listed:
         assert api.key not in apis, f"{api.name} is listed twice"

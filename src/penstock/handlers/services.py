@@ -12,9 +12,11 @@ from penstock.drivers.appends import HeavyAppends
 from penstock.drivers.delayed import Delayed
 from penstock.drivers.flushes import Flushes
 from penstock.drivers.groups import GroupDriver
+from penstock.drivers.markers import MarkerWriter
 from penstock.drivers.moves import Moves
 from penstock.drivers.producer_ids import ProducerIds
 from penstock.drivers.topics import TopicDriver
+from penstock.drivers.transactions import TransactionDriver
 from penstock.handlers.authoriser import Authoriser
 from penstock.metadata.image import Image
 from penstock.replication.fetch_sessions import FetchSessions
@@ -65,6 +67,7 @@ class Services:
         "heavy_appends",
         "image",
         "kept_topics",
+        "markers",
         "moves",
         "node_id",
         "partitions",
@@ -72,6 +75,7 @@ class Services:
         "producer_ids",
         "settings",
         "topics",
+        "transactions",
     )
 
     def __init__(
@@ -91,6 +95,8 @@ class Services:
         topics: TopicDriver,
         producer_ids: ProducerIds,
         groups: GroupDriver,
+        transactions: TransactionDriver,
+        markers: MarkerWriter,
         authoriser: Authoriser,
         settings: HandlerSettings,
     ) -> None:
@@ -110,5 +116,7 @@ class Services:
         self.topics = topics
         self.producer_ids = producer_ids
         self.groups = groups
+        self.transactions = transactions
+        self.markers = markers
         self.authoriser = authoriser
         self.settings = settings

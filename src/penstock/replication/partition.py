@@ -13,12 +13,15 @@ from typing import NamedTuple
 from penstock.base.errors import OffsetOutOfRangeError
 from penstock.base.files import ReadableBuffer
 from penstock.base.ids import TopicPartition
+from penstock.records.batch import HEADER_BYTES, TRANSACTIONAL_BIT, Batch, read_header
 from penstock.replication.errors import (
     FencedLeaderEpochError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     UnknownLeaderEpochError,
 )
+from penstock.replication.traffic import Traffic
+from penstock.replication.verification import Verifications
 from penstock.storage.append import Prepared
 from penstock.storage.partition_log import AppendResult, Bound, PartitionLog, ReadResult
 from penstock.storage.producer_state import Origin
@@ -55,6 +58,8 @@ class Partition:
         "replicas",
         "topic_id",
         "topic_partition",
+        "traffic",
+        "verifications",
     )
 
     def __init__(self, topic_partition: TopicPartition, topic_id: bytes, local_id: int, log: PartitionLog) -> None:
@@ -68,8 +73,11 @@ class Partition:
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
         self.min_isr = log.config.min_insync_replicas
+        self.traffic = Traffic()
+        """What is counted of the topic; `Partitions` puts the topic's own here."""
         self.flush_offset = -1
         """Appends up to here wait for a flush; -1 if none does."""
+        self.verifications = Verifications()
 
     # Roles.
     def take_role(self, *, leader: int, leader_epoch: int, isr: tuple[int, ...], replicas: tuple[int, ...]) -> bool:
@@ -117,13 +125,46 @@ class Partition:
     # Writing.
     def append(self, records: ReadableBuffer, acks: int, origin: Origin = Origin.CLIENT) -> Appended:
         self._check_append(acks)
+        in_transaction = None
+        if origin is Origin.CLIENT and len(records) >= HEADER_BYTES and records[22] & TRANSACTIONAL_BIT:
+            in_transaction = self._check_transaction(read_header(records))
         result = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin)
+        if in_transaction is not None:
+            self.verifications.end(in_transaction)
         return self._appended(result)
 
     def append_prepared(self, prepared: Prepared, acks: int) -> Appended:
         """The same for bytes of a client that were prepared elsewhere."""
         self._check_append(acks)
-        return self._appended(self.log.append_prepared(prepared, leader_epoch=self.leader_epoch))
+        in_transaction = None
+        if prepared.batches[0].is_transactional:
+            in_transaction = self._check_transaction(prepared.batches[0])
+        result = self.log.append_prepared(prepared, leader_epoch=self.leader_epoch)
+        if in_transaction is not None:
+            self.verifications.end(in_transaction)
+        return self._appended(result)
+
+    def append_marker(self, marker: bytes) -> Appended:
+        """The end of a producer's transaction here, from its coordinator."""
+        self._check_append(ACKS_ALL)
+        result = self.log.append_as_leader(bytearray(marker), leader_epoch=self.leader_epoch, origin=Origin.COORDINATOR)
+        self.verifications.end(read_header(marker).producer_id)
+        return self._appended(result)
+
+    def is_in_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the producer has a transaction open here, in this epoch: what it writes needs no word of a coordinator."""
+        producer = self.log.producers.get(producer_id)
+        return producer is not None and producer.transaction_first_offset >= 0 and producer.epoch == producer_epoch
+
+    def _check_transaction(self, batch: Batch) -> int | None:
+        """Raises unless a transactional batch may open its transaction here. Gives the producer whose first batch it is."""
+        if self.is_in_transaction(batch.producer_id, batch.producer_epoch):
+            return None
+        producers = self.log.producers
+        if producers.check(batch, Origin.CLIENT) is not None:
+            return None  # sent twice: answered from memory, nothing is written
+        self.verifications.check(batch, producers.get(batch.producer_id))
+        return batch.producer_id
 
     def _check_append(self, acks: int) -> None:
         if not self.is_leader:

@@ -24,5 +24,11 @@ KEYS: Mapping[str, ConfigKey[Any]] = table(
     integer(
         "connections.max.idle.ms", 600_000, "A connection silent for this long is closed.", bits=64, dynamic=False
     ),
+    text(
+        "metrics.listener",
+        "",
+        "Where metrics are served to Prometheus: host:port, of which the port may be 0; empty for nowhere.",
+        dynamic=False,
+    ),
     integer("socket.listen.backlog.size", 50, "Connections that may wait to be accepted.", low=1, dynamic=False),
 )  # fmt: skip

@@ -5,15 +5,18 @@ Defaults are Kafka 4.3's, bounds Kafka 3.9's. Of the keys for time `.ms` beats `
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from penstock.base.config import LONG_MAX, ConfigKey, boolean, integer, number, table, text, text_list
 from penstock.base.errors import ConfigError
 from penstock.records.batch import Codec
+
+logger = logging.getLogger(__name__)
 
 _HOUR_MS = 3_600_000
 _WEEK_MS = 168 * _HOUR_MS
@@ -369,6 +372,12 @@ class LogConfig:
     min_insync_replicas: int
 
 
+@cache
+def _name_retired(name: str) -> None:
+    """Once a process: a topic that was made long ago may carry the key, and each of its partitions asks."""
+    logger.warning("%s is a key of older Kafkas: it has no effect here", name)
+
+
 def read_topic_config(overrides: Mapping[str, str]) -> dict[str, Any]:
     """Parsed values of topic keys as a user gave them; ConfigError names the first bad or unknown one."""
     values = {}
@@ -376,6 +385,7 @@ def read_topic_config(overrides: Mapping[str, str]) -> dict[str, Any]:
         key = TOPIC_KEYS.get(name)
         if key is None:
             if name in RETIRED_KEYS:
+                _name_retired(name)
                 continue
             raise ConfigError(f"{name} is not a topic configuration key")
         values[name] = key.read(raw)

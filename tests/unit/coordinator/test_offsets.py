@@ -16,7 +16,7 @@ from penstock.coordinator.groups.errors import (
 )
 from penstock.coordinator.groups.messages import Asker, Commit, Joined, Leaving
 from penstock.coordinator.groups.model import State
-from penstock.coordinator.groups.shard import partition_of
+from penstock.coordinator.places import partition_of
 from penstock.protocol.group_records import GroupKey, OffsetKey, OffsetValue
 
 DAY_MS = 86_400_000

@@ -135,7 +135,6 @@ def test_the_coordinator_is_found_and_its_topic_made_first(world: World, version
 
 
 def test_there_are_no_other_coordinators_yet(world: World) -> None:
-    assert find(world, key_type=1).error_code == ErrorCode.coordinator_not_available
     assert find(world, key_type=2).error_code == ErrorCode.invalid_request
 
 

@@ -20,20 +20,25 @@ from penstock.base.ids import TopicPartition
 from penstock.controller.leaders import decide_offline
 from penstock.controller.topics import NewTopic, TopicDefaults
 from penstock.coordinator.groups.config import GroupSettings
+from penstock.coordinator.transactions.config import TransactionSettings
 from penstock.drivers.appends import HeavyAppends
 from penstock.drivers.delayed import Delayed
 from penstock.drivers.failures import Failures
 from penstock.drivers.flushes import Flushes
 from penstock.drivers.groups import GroupDriver
+from penstock.drivers.markers import LocalMarkers
 from penstock.drivers.moves import Moves
 from penstock.drivers.producer_ids import ProducerIds
 from penstock.drivers.roles import RoleDriver
+from penstock.drivers.shards import ShardsSurroundings
 from penstock.drivers.store import StoreDriver
 from penstock.drivers.topics import TopicDriver
+from penstock.drivers.transactions import TransactionDriver
 from penstock.handlers.api import Peer
 from penstock.handlers.authoriser import Action, Resource
 from penstock.handlers.registry import make_registry
 from penstock.handlers.services import Services
+from penstock.metadata import layout
 from penstock.metadata.embedded import EmbeddedStore
 from penstock.metadata.image import Image
 from penstock.metadata.layout import BrokerNode, Endpoint
@@ -181,8 +186,7 @@ class World:
             lambda: uuid.UUID(int=1000 + next(numbers)),
             is_every_log_here=lambda: not self.directories.offline,
         )
-        self.groups = GroupDriver(
-            clock=self.clock,
+        surroundings = ShardsSurroundings(
             loop=self.loop,
             image=self.image,
             partitions=self.partitions,
@@ -190,8 +194,22 @@ class World:
             flushes=flushes,
             produce_waits=produce,
             fetch_waits=fetch,
+        )
+        self.groups = GroupDriver(
+            surroundings,
+            clock=self.clock,
             settings=GroupSettings.read(self.config),
             new_suffix=lambda: str(next(numbers)),
+        )
+        blocks = [node.data for node in self.store.nodes() if node.path == layout.PRODUCER_IDS]
+        producer_ids = ProducerIds(1, driver, blocks[0] if blocks else None)
+        markers = LocalMarkers(surroundings, self.groups, self.clock)
+        self.transactions = TransactionDriver(
+            surroundings,
+            clock=self.clock,
+            settings=TransactionSettings.read(self.config),
+            producer_ids=producer_ids,
+            markers=markers,
         )
         self.services = Services(
             node_id=1,
@@ -205,9 +223,11 @@ class World:
             fetch_sessions=FetchSessions(self.clock, 2, lambda: next(numbers)),
             flushes=flushes,
             groups=self.groups,
+            transactions=self.transactions,
+            markers=markers,
             heavy_appends=HeavyAppends(self.loop, self.clock),
             topics=topics,
-            producer_ids=ProducerIds(1, driver, None),
+            producer_ids=producer_ids,
             authoriser=self.authoriser,
             settings=self.config,
         )
@@ -215,7 +235,8 @@ class World:
         for partition, path in moving.items():
             self.moves.start(partition, self.directories.directory(path))
         self.apis = make_registry()
-        self._dispatch = Dispatcher(self.apis, self.services).dispatch
+        self.dispatcher = Dispatcher(self.apis, self.services)
+        self._dispatch = self.dispatcher.dispatch
         self._peer = Peer("PLAINTEXT", "127.0.0.1", None)
 
     def follow(self, topics: Iterable[str]) -> None:
@@ -224,6 +245,7 @@ class World:
         assert self.config.use_dynamic(configs.get("<default>", {}), configs.get("1", {})) == []
         self.roles.follow(names)
         self.groups.follow(names)
+        self.transactions.follow(names)
 
     def _fail(self, reason: str) -> None:
         raise AssertionError(reason)

@@ -5,18 +5,6 @@ from __future__ import annotations
 from penstock.base.errors import PenstockError
 
 
-class CoordinatorNotAvailableError(PenstockError):
-    """There is no coordinator yet; ask again (COORDINATOR_NOT_AVAILABLE)."""
-
-
-class NotCoordinatorError(PenstockError):
-    """Another broker coordinates this group (NOT_COORDINATOR)."""
-
-
-class CoordinatorLoadInProgressError(PenstockError):
-    """The group's records are still being read (COORDINATOR_LOAD_IN_PROGRESS)."""
-
-
 class InvalidGroupIdError(PenstockError):
     """No group may have this id (INVALID_GROUP_ID)."""
 

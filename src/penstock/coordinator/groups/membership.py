@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from penstock.base.errors import PenstockError
+from penstock.coordinator.errors import CoordinatorNotAvailableError
 from penstock.coordinator.groups.errors import (
-    CoordinatorNotAvailableError,
     FencedInstanceIdError,
     GroupMaxSizeReachedError,
     IllegalGenerationError,

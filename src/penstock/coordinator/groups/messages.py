@@ -95,9 +95,16 @@ class Asker(NamedTuple):
     generation: int
 
 
+class Writer(NamedTuple):
+    """A producer whose transaction the records belong to."""
+
+    producer_id: int
+    producer_epoch: int
+
+
 @dataclass(slots=True)
 class Decision:
-    """Records to append as one batch, and the replies that rest on them.
+    """Records to append as one batch, and the replies that rest on them; with a `writer` they are part of its transaction.
 
     Whoever carries it out appends the records and calls `Shard.appended`; replies leave when the records are below the
     high watermark. Where the append fails, `failed` says what follows instead; without it the replies stand.
@@ -106,6 +113,7 @@ class Decision:
     records: list[Record] = field(default_factory=list)
     replies: list[tuple[Answer, Any]] = field(default_factory=list)
     failed: Callable[[PenstockError], Decision] | None = None
+    writer: Writer | None = None
 
     def reply(self, answer: Answer, value: Any) -> None:
         self.replies.append((answer, value))

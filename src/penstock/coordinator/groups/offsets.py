@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from penstock.base.errors import PenstockError
+from penstock.coordinator.errors import CoordinatorNotAvailableError
 from penstock.coordinator.groups.errors import (
-    CoordinatorNotAvailableError,
     GroupIdNotFoundError,
     GroupSubscribedToTopicError,
     NonEmptyGroupError,
@@ -18,6 +18,7 @@ from penstock.coordinator.groups.errors import (
 from penstock.coordinator.groups.membership import find_member
 from penstock.coordinator.groups.messages import Asker, Commit, Decision
 from penstock.coordinator.groups.model import CONSUMER, Group, State
+from penstock.coordinator.groups.pending_offsets import PendingOffsets
 from penstock.coordinator.groups.rebalance import Rebalances
 from penstock.protocol.group_records import NO_TIMESTAMP, GroupKey, OffsetKey, OffsetValue
 
@@ -41,6 +42,16 @@ def check_commit(group: Group, asker: Asker, rebalances: Rebalances) -> None:
         # It may be gone from the assignment that is on its way.
         raise RebalanceInProgressError(f"group {group.group_id} rebalances")
     rebalances.touch(group, member)
+
+
+def check_commit_in_transaction(group: Group, asker: Asker) -> None:
+    """The same within a transaction: older clients do not say who they are, and a rebalance does not matter (KIP-447)."""
+    if group.state is State.DEAD:
+        raise CoordinatorNotAvailableError(f"group {group.group_id} is about to go")
+    if asker.generation < 0 and group.state is State.EMPTY:
+        return
+    if asker.generation >= 0 or asker.member_id != "" or asker.instance_id is not None:
+        find_member(group, asker)
 
 
 def decide_commit(
@@ -79,20 +90,22 @@ def decide_delete(
     return tuple(outcomes)
 
 
-def decide_expiry(group: Group, retention_ms: int, now_ms: int, decision: Decision) -> None:
+def decide_expiry(group: Group, pending: PendingOffsets, retention_ms: int, now_ms: int, decision: Decision) -> None:
     """Tombstones for what has expired, and for the group itself where nothing of it is left.
 
     Offsets of an empty group live from the moment it became empty (KAFKA-4682), those of a simple group from their
     commit; a stable group loses those of topics that no member consumes any more; a group between generations
-    loses none (KAFKA-13636).
+    loses none (KAFKA-13636). What a transaction is about to write stays.
     """
     expired = [
-        place for place, value in group.offsets.items() if _has_expired(group, place[0], value, retention_ms, now_ms)
+        place
+        for place, value in group.offsets.items()
+        if _has_expired(group, place[0], value, retention_ms, now_ms) and not pending.is_held(group.group_id, *place)
     ]
     for topic, partition in expired:
         decision.records.append((OffsetKey(group.group_id, topic, partition), None))
     nothing_left = len(expired) == len(group.offsets)
-    if group.state is State.EMPTY and nothing_left and not group.pending:
+    if group.state is State.EMPTY and nothing_left and not group.pending and not pending.has_group(group.group_id):
         decision.records.append((GroupKey(group.group_id), None))
 
 

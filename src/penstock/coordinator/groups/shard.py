@@ -12,14 +12,13 @@ from typing import NamedTuple
 
 from penstock.base.clock import Clock
 from penstock.base.errors import PenstockError
+from penstock.coordinator.errors import NotCoordinatorError
 from penstock.coordinator.groups.config import GroupSettings
 from penstock.coordinator.groups.errors import (
-    CoordinatorNotAvailableError,
     GroupIdNotFoundError,
     IllegalGenerationError,
     InvalidSessionTimeoutError,
     NonEmptyGroupError,
-    NotCoordinatorError,
     UnknownMemberIdError,
 )
 from penstock.coordinator.groups.membership import Membership
@@ -34,15 +33,18 @@ from penstock.coordinator.groups.messages import (
     Left,
     Sync,
     Synced,
+    Writer,
 )
 from penstock.coordinator.groups.model import NEVER_MS, Group, State
 from penstock.coordinator.groups.offsets import (
     PartitionOutcome,
     check_commit,
+    check_commit_in_transaction,
     decide_commit,
     decide_delete,
     decide_expiry,
 )
+from penstock.coordinator.groups.pending_offsets import PendingOffsets
 from penstock.coordinator.groups.rebalance import Rebalances
 from penstock.protocol.group_records import GroupKey, GroupValue, OffsetKey, OffsetValue
 
@@ -63,6 +65,7 @@ class Shard:
         self._rebalances = Rebalances(settings, clock)
         self._membership = Membership(self._rebalances, new_suffix)
         self.groups: dict[str, Group] = {}
+        self.pending_offsets = PendingOffsets()
         self.touched: dict[str, Group] = {}
         """Groups whose deadlines may be earlier than known: the caller takes them and sets its timers."""
 
@@ -95,6 +98,12 @@ class Shard:
 
     def appended(self, decision: Decision) -> None:
         """A decision's records are in the log."""
+        if decision.writer is not None:
+            for key, value in decision.records:
+                assert isinstance(key, OffsetKey)
+                assert isinstance(value, OffsetValue)
+                self.hold(decision.writer.producer_id, key, value)
+            return
         for key, value in decision.records:
             if isinstance(key, OffsetKey):
                 assert value is None or isinstance(value, OffsetValue)
@@ -110,7 +119,26 @@ class Shard:
             group = self.groups[group_id] = Group(group_id, self._clock.wall_ms())
         return group
 
+    def hold(self, producer_id: int, key: OffsetKey, value: OffsetValue | None) -> None:
+        """An offset in a transaction: it counts when that is committed."""
+        self._group(key.group)
+        self.pending_offsets.hold(producer_id, key, value)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """The producer's marker is in the log."""
+        touched = self.pending_offsets.groups_of(producer_id)
+        for key, value in self.pending_offsets.end(producer_id, commit=commit):
+            self._put_offset(key, value)
+        for group_id in touched:
+            group = self.groups.get(group_id)
+            if group is not None:
+                self._drop_if_nothing(group)
+
     def _set_offset(self, key: OffsetKey, value: OffsetValue | None) -> None:
+        self.pending_offsets.supersede(key)
+        self._put_offset(key, value)
+
+    def _put_offset(self, key: OffsetKey, value: OffsetValue | None) -> None:
         if value is not None:
             self._group(key.group).offsets[key.topic, key.partition] = value
             return
@@ -120,7 +148,8 @@ class Shard:
             self._drop_if_nothing(group)
 
     def _drop_if_nothing(self, group: Group) -> None:
-        if not group.offsets and group.state is State.EMPTY and group.generation == 0 and not group.pending:
+        held = self.pending_offsets.has_group(group.group_id)
+        if not (group.offsets or held or group.pending) and group.state is State.EMPTY and group.generation == 0:
             self.groups.pop(group.group_id, None)
 
     def _touched(self, group: Group) -> None:
@@ -209,6 +238,21 @@ class Shard:
         now_ms, limit = self._clock.wall_ms(), self._settings.metadata_bytes_max
         return decision, decide_commit(group, commits, retention_ms, limit, now_ms, decision)
 
+    def commit_in_transaction(
+        self, group_id: str, asker: Asker, commits: Sequence[Commit], writer: Writer
+    ) -> tuple[Decision, tuple[PartitionOutcome, ...]]:
+        """Offsets that count when the writer's transaction commits. What is refused leaves nothing pending (KAFKA-16371)."""
+        group = self.groups.get(group_id)
+        if group is None:
+            if asker.generation >= 0:
+                raise IllegalGenerationError(f"there is no group {group_id}")
+            group = Group(group_id, self._clock.wall_ms())
+        else:
+            check_commit_in_transaction(group, asker)
+        decision = Decision(writer=writer)
+        now_ms, limit = self._clock.wall_ms(), self._settings.metadata_bytes_max
+        return decision, decide_commit(group, commits, -1, limit, now_ms, decision)
+
     def delete_offsets(
         self, group_id: str, partitions: Iterable[tuple[str, int]]
     ) -> tuple[Decision, tuple[PartitionOutcome, ...]]:
@@ -230,7 +274,7 @@ class Shard:
         now_ms = self._clock.wall_ms()
         for group in list(self.groups.values()):
             decision = Decision()
-            decide_expiry(group, self._settings.retention_ms, now_ms, decision)
+            decide_expiry(group, self.pending_offsets, self._settings.retention_ms, now_ms, decision)
             yield decision
 
     # Looking.
@@ -249,15 +293,3 @@ class Shard:
     def list(self) -> Iterator[ListedGroup]:
         for group in self.groups.values():
             yield ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
-
-
-def partition_of(group_id: str, partitions: int) -> int:
-    """Which partition holds a group: Java's hash of its id, without the sign."""
-    if partitions <= 0:
-        raise CoordinatorNotAvailableError("there is no topic for groups yet")
-    units = group_id.encode("utf-16-be")
-    code = 0
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        code = (31 * code + (high << 8 | low)) & 0xFFFFFFFF
-    signed = code - (1 << 32) if code >= 1 << 31 else code
-    return (0 if signed == -(1 << 31) else abs(signed)) % partitions

@@ -14,10 +14,9 @@ from enum import Enum
 
 from penstock.base.errors import PenstockError
 from penstock.base.ids import topic_id_text
-from penstock.protocol import primitives
+from penstock.protocol.cursor import version_of
 from penstock.protocol.errors import MalformedMessageError
 from penstock.protocol.group_records import (
-    Cursor,
     GroupValue,
     MemberValue,
     OffsetKey,
@@ -25,7 +24,12 @@ from penstock.protocol.group_records import (
     decode_group_value,
     decode_key,
     decode_offset_value,
-    version_of,
+)
+from penstock.protocol.transaction_records import (
+    TransactionState,
+    TransactionValue,
+    decode_transaction_key,
+    decode_transaction_value,
 )
 
 Decoded = dict[str, object]
@@ -39,10 +43,6 @@ class Decoder(Enum):
 
 
 TOPICS = {"__consumer_offsets": Decoder.OFFSETS, "__transaction_state": Decoder.TRANSACTIONS}
-
-_STATES = (
-    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence",
-)  # fmt: skip
 
 
 class UndecodableError(PenstockError):
@@ -62,12 +62,11 @@ def decode(decoder: Decoder, key: bytes | None, value: bytes | None) -> tuple[De
 def _decode(decoder: Decoder, key: bytes, value: bytes | None) -> tuple[Decoded, Decoded | None]:
     version = version_of(key)
     if decoder is Decoder.TRANSACTIONS:
-        if version != 0:
+        transactional_id = decode_transaction_key(key)
+        if transactional_id is None:
             raise UndecodableError(f"key version {version} is not known (0 is)")
-        cursor = Cursor(key, 2, flexible=False)
-        decoded: Decoded = {"type": "transaction", "version": version, "transactional_id": cursor.string()}
-        cursor.end()
-        return decoded, None if value is None else _transaction_value(value)
+        decoded: Decoded = {"type": "transaction", "version": version, "transactional_id": transactional_id}
+        return decoded, None if value is None else _transaction_fields(decode_transaction_value(value))
     found = decode_key(key)
     if found is None:
         raise UndecodableError(f"key version {version} is not known (0 to 2 are)")
@@ -120,39 +119,24 @@ def _member_fields(member: MemberValue, version: int) -> Decoded:
     return fields
 
 
-def _transaction_value(data: bytes) -> Decoded:
-    version = version_of(data)
-    if not 0 <= version <= 1:
-        raise UndecodableError(f"value version {version} is not known (0 to 1 are)")
-    cursor = Cursor(data, 2, flexible=version >= 1)
+def _transaction_fields(value: TransactionValue) -> Decoded:
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in value.partitions:
+        by_topic.setdefault(topic, []).append(number)
     fields: Decoded = {
-        "version": version,
-        "producer_id": cursor.int64(),
-        "producer_epoch": cursor.int16(),
-        "transaction_timeout_ms": cursor.int32(),
-        "transaction_status": _state(cursor.int8()),
+        "version": value.version,
+        "producer_id": value.producer_id,
+        "producer_epoch": value.producer_epoch,
+        "transaction_timeout_ms": value.timeout_ms,
+        "transaction_status": value.state.label,
+        "transaction_partitions": None
+        if value.state is TransactionState.EMPTY
+        else [{"topic": topic, "partition_ids": numbers} for topic, numbers in by_topic.items()],
+        "transaction_last_update_timestamp_ms": value.last_update_ms,
+        "transaction_start_timestamp_ms": value.start_ms,
     }
-
-    def partitions(cursor: Cursor) -> Decoded:
-        of_topic: Decoded = {"topic": cursor.string(), "partition_ids": cursor.list(Cursor.int32)}
-        cursor.tags()
-        return of_topic
-
-    fields["transaction_partitions"] = cursor.list(partitions)
-    fields["transaction_last_update_timestamp_ms"] = cursor.int64()
-    fields["transaction_start_timestamp_ms"] = cursor.int64()
-    tags = cursor.tags()
-    cursor.end()
-    if version >= 1:
-        fields["previous_producer_id"] = _tagged(tags, 0, primitives.INT64, -1)
-        fields["next_producer_id"] = _tagged(tags, 1, primitives.INT64, -1)
-        fields["client_transaction_version"] = _tagged(tags, 2, primitives.INT16, 0)
+    if value.version >= 1:
+        fields["previous_producer_id"] = value.previous_producer_id
+        fields["next_producer_id"] = value.next_producer_id
+        fields["client_transaction_version"] = value.client_version
     return fields
-
-
-def _state(number: int) -> str | int:
-    return _STATES[number] if 0 <= number < len(_STATES) else number
-
-
-def _tagged(tags: dict[int, bytes], tag: int, kind: struct.Struct, default: int) -> int:
-    return int(kind.unpack(tags[tag])[0]) if tag in tags else default
