@@ -54,7 +54,7 @@ from penstock.server.dispatch import Dispatcher
 from penstock.server.listener import Address, Server, parse_listener
 from penstock.server.metrics_page import MetricsPage
 from penstock.storage.config import LogConfig, log_config
-from penstock.storage.log_directories import LogDirectories
+from penstock.storage.log_directories import DirectoryState, LogDirectories
 
 logger = logging.getLogger(__name__)
 
@@ -144,8 +144,8 @@ class Broker:
         self.endpoints = tuple([await self._server.bind(address) for address in self.config.listeners])
         moving = self._register()
         self._follow(roles, self._image.topics)
-        for partition, path in moving.items():
-            services.moves.start(partition, self._directories.directory(path))
+        for partition, target in moving.items():
+            services.moves.start(partition, target)
         self._start_housekeeping(services, failures)
         self._watch.start()
         await self._start_metrics(services, dispatcher)
@@ -223,7 +223,7 @@ class Broker:
         assert self._store is not None
         return self._store
 
-    def _register(self) -> dict[TopicPartition, str]:
+    def _register(self) -> dict[TopicPartition, DirectoryState]:
         """Everything the tree must say before the first client is served."""
         endpoints = tuple(
             Endpoint(listener=bound.name, security_protocol="PLAINTEXT", host=told.host, port=told.port)

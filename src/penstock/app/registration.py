@@ -18,7 +18,7 @@ from penstock.metadata.image import Image
 from penstock.metadata.layout import BrokerNode
 from penstock.metadata.store import Committed, Create, Operation, Transaction
 from penstock.storage import checkpoints
-from penstock.storage.log_directories import LogDirectories
+from penstock.storage.log_directories import DirectoryState, LogDirectories
 from penstock.storage.moves import take_unfinished
 
 
@@ -40,7 +40,7 @@ class Registration:
         self._files = files
         self._new_id = new_id
 
-    def register(self, broker: BrokerNode, wall_ms: int) -> dict[TopicPartition, str]:
+    def register(self, broker: BrokerNode, wall_ms: int) -> dict[TopicPartition, DirectoryState]:
         """Returns replicas whose move between directories was cut off, with where they were going."""
         node_id = broker.broker_id
         self._commit_now(layout.permanent_nodes([node.path for node in self._store.nodes()]))

@@ -109,8 +109,6 @@ class LogDirectories:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._home: dict[TopicPartition, DirectoryState] = {}
         self._prepared: dict[TopicPartition, _Prepared] = {}
-        self.futures: list[tuple[DirectoryState, str, TopicPartition]] = []
-        """`-future` directories that were found while opening: moves that a crash cut off."""
         self.offline: dict[str, str] = {}
         """Directories that could not be opened or failed, and why."""
         self._to_forget: dict[TopicPartition, DirectoryState] = {}
@@ -187,10 +185,6 @@ class LogDirectories:
             self._left.pop(path, None)
             self._abandon(state, opening, error)
             raise
-        for name in files.list(path):
-            moving = names.parse_future_directory(name)
-            if moving is not None and files.is_directory(f"{path}/{name}"):
-                self.futures.append((state, name, moving))
         for log in opening.logs:
             self.logs[log.partition] = log
             self._home[log.partition] = state
@@ -375,9 +369,6 @@ class LogDirectories:
             raise StorageError("every log directory is offline" if directory is None else f"{directory} is offline")
         homes = [*self._home.values(), *(prepared.state for prepared in self._prepared.values())]
         return min(usable, key=homes.count)
-
-    def directory(self, path: str) -> DirectoryState:
-        return next(state for state in self.directories if state.path == path)
 
     def home(self, partition: TopicPartition) -> DirectoryState:
         return self._home[partition]

@@ -146,29 +146,35 @@ class Move:
 
 def take_unfinished(
     directories: LogDirectories, is_expected: Callable[[TopicPartition, uuid.UUID | None], bool], files: Files
-) -> dict[TopicPartition, str]:
+) -> dict[TopicPartition, DirectoryState]:
     """What crashes left of moves. Returns the partitions whose move is to begin anew, with the directory they go to.
 
     `is_expected` says whether a partition with this topic id should be on this broker.
     """
-    again: dict[TopicPartition, str] = {}
-    for state, name, partition in directories.futures:
+    again: dict[TopicPartition, DirectoryState] = {}
+    for state, name, partition in _found(directories, files):
         path = f"{state.path}/{name}"
         topic_id = checkpoints.read_topic_id(files, path)
         if partition in directories.logs:
             directories.remove_tree(path)
-            again[partition] = state.path
+            again[partition] = state
         elif directories.offline:
             continue  # the log it is copied from may lie there
         elif is_expected(partition, topic_id):
-            target = f"{state.path}/{names.partition_directory(partition)}"
-            files.rename(path, target)
+            files.rename(path, f"{state.path}/{names.partition_directory(partition)}")
             files.sync_directory(state.path)
-            request = directories.request_for(state, partition)
-            log = directories.open_log(state, request)
+            log = directories.open_log(state, directories.request_for(state, partition))
             log.topic_id = topic_id
             directories.settle(partition, log, state)
         else:
             directories.remove_tree(path)
-    directories.futures.clear()
     return again
+
+
+def _found(directories: LogDirectories, files: Files) -> list[tuple[DirectoryState, str, TopicPartition]]:
+    return [
+        (state, name, partition)
+        for state in directories.directories
+        for name in files.list(state.path)
+        if (partition := names.parse_future_directory(name)) is not None and files.is_directory(f"{state.path}/{name}")
+    ]

@@ -48,7 +48,7 @@ from penstock.replication.partitions import Partitions
 from penstock.server.connection import FileSlice
 from penstock.server.dispatch import Dispatcher, Outcome, Waiting
 from penstock.storage.config import log_config
-from penstock.storage.log_directories import LogDirectories
+from penstock.storage.log_directories import DirectoryState, LogDirectories
 
 T = TypeVar("T")
 
@@ -232,8 +232,8 @@ class World:
             settings=self.config,
         )
         self.follow(self.image.topics)
-        for partition, path in moving.items():
-            self.moves.start(partition, self.directories.directory(path))
+        for partition, target in moving.items():
+            self.moves.start(partition, target)
         self.apis = make_registry()
         self.dispatcher = Dispatcher(self.apis, self.services)
         self._dispatch = self.dispatcher.dispatch
@@ -254,7 +254,7 @@ class World:
         self.image.set_offline(lost, 1)
         driver.submit(decide_offline(self.image, lost), lambda event: None)
 
-    def _register(self) -> dict[TopicPartition, str]:
+    def _register(self) -> dict[TopicPartition, DirectoryState]:
         endpoint = Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", port=9)
         registration = Registration(
             store=self.store,
