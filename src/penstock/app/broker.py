@@ -34,6 +34,7 @@ from penstock.drivers.housekeeping import Housekeeping
 from penstock.drivers.loop import AsyncioLoop
 from penstock.drivers.loop_watch import LoopWatch
 from penstock.drivers.markers import LocalMarkers
+from penstock.drivers.moves import Moves
 from penstock.drivers.producer_ids import ProducerIds
 from penstock.drivers.roles import RoleDriver
 from penstock.drivers.shards import ShardsSurroundings
@@ -53,7 +54,7 @@ from penstock.server.dispatch import Dispatch, Dispatcher
 from penstock.server.listener import Address, Server, parse_listener
 from penstock.server.metrics_page import MetricsPage
 from penstock.storage.config import LogConfig, log_config
-from penstock.storage.log_directories import LogDirectories
+from penstock.storage.log_directories import DirectoryState, LogDirectories
 
 logger = logging.getLogger(__name__)
 
@@ -145,8 +146,10 @@ class Broker:
             run_in_thread=self._loop.run_in_thread,
         )
         self.endpoints = tuple([await self._server.bind(address) for address in self.config.listeners])
-        self._register()
+        moving = self._register()
         self._follow(roles, self._image.topics)
+        for partition, target in moving.items():
+            services.moves.start(partition, target)
         self._start_housekeeping(services, failures)
         self._watch.start()
         await self._start_metrics(services, dispatcher)
@@ -224,7 +227,7 @@ class Broker:
         assert self._store is not None
         return self._store
 
-    def _register(self) -> None:
+    def _register(self) -> dict[TopicPartition, DirectoryState]:
         """Everything the tree must say before the first client is served."""
         endpoints = tuple(
             Endpoint(listener=bound.name, security_protocol="PLAINTEXT", host=told.host, port=told.port)
@@ -239,7 +242,8 @@ class Broker:
             files=self._files,
             new_id=self._new_topic_id,
         )
-        registration.register(BrokerNode(broker_id=node_id, endpoints=endpoints, rack=rack), self._clock.wall_ms())
+        broker = BrokerNode(broker_id=node_id, endpoints=endpoints, rack=rack)
+        return registration.register(broker, self._clock.wall_ms())
 
     def _make_failures(
         self, store: StoreDriver, waits: tuple[Delayed[TopicPartition], Delayed[TopicPartition]]
@@ -308,6 +312,15 @@ class Broker:
             clock=self._clock,
             image=self._image,
             partitions=self._partitions,
+            directories=self._directories,
+            moves=Moves(
+                loop=self._loop,
+                files=self._files,
+                directories=self._directories,
+                partitions=self._partitions,
+                failures=failures,
+                new_id=self._randomness.uuid,
+            ),
             produce_waits=waits[0],
             fetch_waits=waits[1],
             fetch_sessions=FetchSessions(

@@ -177,7 +177,7 @@ class LogDirectories:
         opening = _Opening()
         try:
             for name in filter(names.is_deleted_directory, files.list(path)):
-                self._remove_tree(f"{path}/{name}")
+                self.remove_tree(f"{path}/{name}")
             marker = f"{path}/{names.CLEAN_SHUTDOWN}"
             if files.exists(marker):
                 state.marker = files.read(marker)
@@ -292,6 +292,10 @@ class LogDirectories:
             gaps_are_holes=not config.compact,
         )
 
+    def request_for(self, state: DirectoryState, partition: TopicPartition) -> LoadRequest:
+        """How a log that was not closed well is loaded from a directory that is open."""
+        return self._request(state.path, partition, False, self._remembered(state.path))
+
     # Partitions.
     def get(self, partition: TopicPartition) -> PartitionLog | None:
         return self.logs.get(partition)
@@ -342,20 +346,30 @@ class LogDirectories:
             if prepared is None or not is_made or prepared.topic_id != topic_id:
                 self._make(state, partition, topic_id)
                 self._files.sync_directory(state.path)
-            log, _ = load_partition(
-                LoadRequest(partition, path, config, clean=True),
-                self._files,
-                self._clock,
-                state.health,
-                self._open_files,
-                jitter_for=self._jitter_for,
-            )
+            log = self.open_log(state, LoadRequest(partition, path, config, clean=True))
         except OSError as error:
             raise state.health.fail(error) from error
         log.topic_id = topic_id
+        self.settle(partition, log, state)
+        return log
+
+    def open_log(self, state: DirectoryState, request: LoadRequest) -> PartitionLog:
+        """Loads one log of a directory, which is nobody's yet."""
+        log, _ = load_partition(
+            request,
+            self._files,
+            self._clock,
+            state.health,
+            self._open_files,
+            jitter_for=self._jitter_for,
+        )
+        return log
+
+    def settle(self, partition: TopicPartition, log: PartitionLog, state: DirectoryState) -> None:
+        """From here on this log is the partition's."""
+        assert partition not in self.logs
         self.logs[partition] = log
         self._home[partition] = state
-        return log
 
     def _choose(self, directory: str | None) -> DirectoryState:
         usable = [state for state in self.directories if state.health.failure is None]
@@ -387,7 +401,7 @@ class LogDirectories:
 
     def _finish_delete(self, state: DirectoryState, partition: TopicPartition, path: str) -> None:
         self._forget(state, partition)
-        self._remove_tree(path)
+        self.remove_tree(path)
 
     def _forget(self, state: DirectoryState, partition: TopicPartition) -> None:
         """A topic made again under this name must not find the offsets of the old one after a crash. On any thread."""
@@ -395,7 +409,7 @@ class LogDirectories:
             checkpoints.drop_offset(self._files, f"{state.path}/{name}", partition)
         self._to_forget.pop(partition, None)
 
-    def _remove_tree(self, path: str) -> None:
+    def remove_tree(self, path: str) -> None:
         if self._files.is_link(path):
             self._files.remove(path)  # what it leads to is not ours to remove
             return
