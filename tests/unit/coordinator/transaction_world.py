@@ -24,9 +24,9 @@ OTHER = TopicPartition("t", 1)
 
 
 class ShardWorld:
-    def __init__(self, **settings: int) -> None:
+    def __init__(self) -> None:
         self.clock = ManualClock()
-        self.settings = TransactionSettings(**settings)
+        self.settings = TransactionSettings()
         self.shard = Shard(self.settings, self.clock)
         self.records: list[tuple[str, TransactionValue | None]] = []
         self.markers: list[Markers] = []
