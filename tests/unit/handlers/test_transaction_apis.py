@@ -24,8 +24,13 @@ T0, T1 = ("t", 0), ("t", 1)
 
 
 class Served(World):
-    def __init__(self, path: Path, **settings: str) -> None:
-        super().__init__(path, offsets_topic_num_partitions="1", transaction_state_log_num_partitions="1", **settings)
+    def __init__(self, path: Path, *, verify: str = "true") -> None:
+        super().__init__(
+            path,
+            offsets_topic_num_partitions="1",
+            transaction_state_log_num_partitions="1",
+            transaction_partition_verification_enable=verify,
+        )
         self.create_topic("t", 2)
         self.requests = TransactionRequests(self.call)
         self.requests.find_coordinator("g", 0)
