@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
-import pytest
 from tests.compat.test_groups import create
 from tests.compat.test_transactions import QUICK, read
 from tests.support import judges
-from tests.support.kafka_jvm import VERSIONS, KafkaBroker
+from tests.support.kafka_jvm import KafkaBroker
 from tests.support.processes import wait_until
 from tests.support.served_broker import ServedBroker
 from tests.support.transaction_requests import Stamp, TransactionRequests, connection_to
 
-BUMPING = {"3.9": False, "4.3": True}
 NAMES = ("committed", "aborted", "open")
 
 
@@ -64,31 +63,43 @@ def finish(requests: TransactionRequests, stamp: Stamp, life: str, *, bumps: boo
     assert requests.end("open", stamp, commit=True, version=5 if bumps else 3).error == "none"
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_transactions_of_kafka_are_taken_over_and_given_back(tmp_path: Path, version: str) -> None:
-    judges.require(f"kafka-{version}")
-    bumps = BUMPING[version]
-    kafka = KafkaBroker(version, tmp_path / "kafka")
+def started(requests: TransactionRequests, name: str) -> Stamp | None:
+    stamp = requests.init(name)
+    return stamp if stamp.error == "none" else None
+
+
+def at_kafka_first(kafka: KafkaBroker, *, bumps: bool) -> Stamp:
+    """Kafka begins. Gives the producer of the transaction that is open."""
     with kafka:
         create(kafka.bootstrap_servers, "t", 1)
         with Wire(kafka.bootstrap_servers) as requests:
             left_open = begin(requests, "kafka", bumps=bumps)
         assert read(kafka.bootstrap_servers, "t", 1) == [[b"committed kafka"]]
-    properties = kafka.log_dir / "meta.properties"
-    as_kafka_left_it = properties.read_bytes()
-    (tmp_path / "ours").mkdir()
-    broker = ServedBroker(tmp_path / "ours", **QUICK)
+    return left_open
+
+
+def served_over(kafka: KafkaBroker, directory: Path) -> ServedBroker:
+    directory.mkdir()
+    broker = ServedBroker(directory, **QUICK)
     broker.data = kafka.log_dir
-    with broker:
+    return broker
+
+
+def test_transactions_of_kafka_are_taken_over_and_given_back(tmp_path: Path) -> None:
+    judges.require("kafka-4.3")
+    kafka = KafkaBroker("4.3", tmp_path / "kafka", log_retention_ms=-1)
+    left_open = at_kafka_first(kafka, bumps=True)
+    with served_over(kafka, tmp_path / "ours") as broker:
         with Wire(broker.bootstrap_servers) as requests:
-            finish(requests, left_open, "ours", bumps=bumps)
-            left_open = begin(requests, "ours", bumps=bumps)
+            finish(requests, left_open, "ours", bumps=True)
+            known = {requests.init(name).producer_id for name in NAMES}
+            assert not known & {requests.init(f"new {number}").producer_id for number in range(10)}
+            left_open = begin(requests, "ours", bumps=True)
         assert broker.stop() == 0
     assert "Traceback" not in broker.output
-    properties.write_bytes(as_kafka_left_it)  # a broker with ZooKeeper refuses version 1
     with kafka:
         with Wire(kafka.bootstrap_servers) as requests:
-            finish(requests, left_open, "kafka again", bumps=bumps)
+            finish(requests, left_open, "kafka again", bumps=True)
 
             def everything() -> bool:
                 return requests.end_offset("t", 0, committed=True) == requests.end_offset("t", 0, committed=False)
@@ -97,3 +108,32 @@ def test_transactions_of_kafka_are_taken_over_and_given_back(tmp_path: Path, ver
         assert read(kafka.bootstrap_servers, "t", 1) == [
             [b"committed kafka", b"open kafka", b"more ours", b"committed ours", b"open ours", b"more kafka again"]
         ]
+
+
+def test_transactions_of_a_kafka_with_zookeeper_are_taken_over_and_read_there_again(tmp_path: Path) -> None:
+    # Its leader epochs are ZooKeeper's, and ours pass them: what we left open, it could not end (TRANSACTION_COORDINATOR_FENCED).
+    judges.require("kafka-3.9")
+    kafka = KafkaBroker("3.9", tmp_path / "kafka", log_retention_ms=-1)
+    left_open = at_kafka_first(kafka, bumps=False)
+    properties = kafka.log_dir / "meta.properties"
+    as_kafka_left_it = properties.read_bytes()
+    with served_over(kafka, tmp_path / "ours") as broker:
+        with Wire(broker.bootstrap_servers) as requests:
+            finish(requests, left_open, "ours", bumps=False)
+        assert broker.stop() == 0
+    assert "Traceback" not in broker.output
+    properties.write_bytes(as_kafka_left_it)  # a broker with ZooKeeper refuses version 1
+    with kafka:
+        with Wire(kafka.bootstrap_servers) as requests:
+            assert {name: requests.states()[name] for name in NAMES} == {
+                "committed": "CompleteCommit",
+                "aborted": "CompleteAbort",
+                "open": "CompleteCommit",
+            }
+            stamp = wait_until(partial(started, requests, "fresh"), seconds=60, what="there is a producer id")
+            write(requests, "fresh", stamp, b"fresh", 0, bumps=False)
+            assert requests.end("fresh", stamp, commit=True, version=3).error == "none"
+            wait_until(
+                lambda: requests.states()["fresh"] == "CompleteCommit", seconds=60, what="the transaction is completed"
+            )
+        assert read(kafka.bootstrap_servers, "t", 1) == [[b"committed kafka", b"open kafka", b"more ours", b"fresh"]]
