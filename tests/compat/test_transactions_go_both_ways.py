@@ -13,6 +13,15 @@ from tests.support.processes import wait_until
 from tests.support.served_broker import ServedBroker
 from tests.support.transaction_requests import Stamp, TransactionRequests, connection_to
 
+from penstock.protocol.transaction_records import (
+    TransactionState,
+    decode_transaction_value,
+    encode_transaction_value,
+)
+from penstock.records import payload
+from penstock.records.batch import records_slice, scan
+
+NEVER_WRITTEN = {TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE}
 NAMES = ("committed", "aborted", "open")
 
 
@@ -63,6 +72,19 @@ def finish(requests: TransactionRequests, stamp: Stamp, life: str, *, bumps: boo
     assert requests.end("open", stamp, commit=True, version=5 if bumps else 3).error == "none"
 
 
+def written_values(log_dir: Path) -> list[bytes]:
+    """The values in Kafka's log of transactional ids, as their bytes."""
+    values = []
+    for path in sorted(log_dir.glob("__transaction_state-0/*.log")):
+        data = path.read_bytes()
+        for batch in scan(data).batches:
+            rows = payload.columns(data, *records_slice(batch), batch.record_count)
+            values += [
+                data[start : start + length] for start, length in zip(rows.value_start, rows.value_length, strict=True)
+            ]
+    return values
+
+
 def started(requests: TransactionRequests, name: str) -> Stamp | None:
     stamp = requests.init(name)
     return stamp if stamp.error == "none" else None
@@ -89,6 +111,9 @@ def test_transactions_of_kafka_are_taken_over_and_given_back(tmp_path: Path) -> 
     judges.require("kafka-4.3")
     kafka = KafkaBroker("4.3", tmp_path / "kafka", log_retention_ms=-1)
     left_open = at_kafka_first(kafka, bumps=True)
+    values = written_values(kafka.log_dir)
+    assert {decode_transaction_value(value).state for value in values} == set(TransactionState) - NEVER_WRITTEN
+    assert [encode_transaction_value(decode_transaction_value(value)) for value in values] == values
     with served_over(kafka, tmp_path / "ours") as broker:
         with Wire(broker.bootstrap_servers) as requests:
             finish(requests, left_open, "ours", bumps=True)
