@@ -28,16 +28,16 @@ $(STAMPS)/venv:
 	@mkdir -p $(STAMPS) && touch $@
 
 # Cython and setuptools first, so that the package is built with the versions pinned here and with nothing fetched aside.
-# The kernels have a rule of their own: a change of a kernel compiles it and installs nothing.
+# The compiled modules have a rule of their own: a change of one compiles it and installs nothing.
 $(STAMPS)/packages: pyproject.toml constraints.txt $(STAMPS)/venv
 	@echo "installing packages (about two minutes the first time)"
 	@$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt setuptools cython
 	@PENSTOCK_INTERPRETED=1 $(PY) -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,spark]'
 	@touch $@
 
-$(STAMPS)/kernels: setup.py $(wildcard src/penstock/*/*kernels.py src/penstock/*/*.pxd src/penstock/*/*.h) $(STAMPS)/packages
+$(STAMPS)/kernels: setup.py $(wildcard src/penstock/*/*.py src/penstock/*/*.pxd src/penstock/*/*.h) $(STAMPS)/packages
 	@$(PY) setup.py -q build_ext --inplace --parallel 2
-	@touch $@
+	@if ls src/penstock/records/kernels.*.so >/dev/null 2>&1; then touch $@; fi  # without a compiler: once more next time
 
 $(STAMPS)/java: tools/java.py $(STAMPS)/packages
 	@$(PY) tools/java.py >/dev/null
@@ -80,6 +80,10 @@ format: install ## rewrite the source in the house style
 .PHONY: bench-storage
 bench-storage: install judges ## the log beside cp, a dict and Apache Kafka, as ratios
 	@$(PY) -m benchmarks.storage $(ARGS)
+
+.PHONY: bench
+bench: install judges ## one broker beside Apache Kafka, as ratios
+	@$(PY) -m benchmarks.broker $(ARGS)
 
 .PHONY: bench-transactions
 bench-transactions: install judges ## transactions beside Apache Kafka, as ratios

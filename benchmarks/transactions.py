@@ -10,14 +10,12 @@ transactions, raw requests for many ids, this project's client for reads. Figure
 from __future__ import annotations
 
 import os
-import platform
 import statistics
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple, Protocol
@@ -29,7 +27,7 @@ from tests.support.processes import wait_until
 from tests.support.served_broker import ServedBroker
 from tests.support.transaction_requests import Stamp, TransactionRequests, connection_to
 
-from benchmarks.storage import Figure, show
+from benchmarks.table import Figure, header, table
 from penstock.base.ids import TopicPartition
 from penstock.client.cluster import Cluster
 from penstock.client.config import client_config
@@ -236,13 +234,11 @@ def _read(servers: str) -> float:
 
 
 def _more(work: str, ours: float, theirs: float, unit: str) -> Figure:
-    ratio = ours / theirs
-    return Figure(work, f"{ours:.0f} {unit}", f"Kafka 4.3: {theirs:.0f} {unit}", ratio, ">= 1.0 x", ratio >= 1.0)
+    return Figure(work, f"{ours:.0f} {unit}", f"{theirs:.0f} {unit}", ours / theirs, ">= 1.0")
 
 
 def _less(work: str, ours: float, theirs: float, unit: str, most: float) -> Figure:
-    ratio = ours / theirs
-    return Figure(work, f"{ours:.1f} {unit}", f"Kafka 4.3: {theirs:.1f} {unit}", ratio, f"<= {most} x", ratio <= most)
+    return Figure(work, f"{ours:.1f} {unit}", f"{theirs:.1f} {unit}", ours / theirs, f"<= {most}")
 
 
 BENCHES: dict[str, Callable[[Path], list[Figure]]] = {"rate": bench_rate, "ids": bench_ids, "read": bench_read}
@@ -257,15 +253,13 @@ def main(arguments: list[str]) -> int:
     if not kernels.COMPILED:
         print("the kernels are interpreted: figures would mean nothing; run `make install`", file=sys.stderr)
         return 1
-    print(
-        f"# {datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    )
+    print(f"# {header()}")
     figures: list[Figure] = []
     for name in wanted:
         print(f"... {name}", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
             figures += BENCHES[name](Path(folder))
-    show(figures)
+    print(table(figures, "Kafka 4.3"))
     return 0
 
 

@@ -5,6 +5,7 @@ run), or `long`, as `make test-long` sets it.
 """
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,6 +20,17 @@ settings.register_profile("long", settings.get_profile("small"), max_examples=30
 
 PROFILE = os.environ.get("PENSTOCK_TEST_PROFILE") or ("ci" if judges.ON_CI else "small")
 settings.load_profile(PROFILE)
+
+
+LONG_TIMEOUT_SECONDS = 3600
+"""A test with full counts takes longer than `timeout` in pyproject.toml allows; a hang still ends."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if PROFILE == "long":
+        for item in items:
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_SECONDS))
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +51,19 @@ def killed_kafka_directory(request: pytest.FixtureRequest, tmp_path_factory: pyt
     """What Apache Kafka leaves when it is killed with -9 in full load; made once a run. Copy before changing it."""
     judges.require(f"kafka-{request.param}")
     return make_killed_directory(request.param, tmp_path_factory.mktemp(f"killed-kafka-{request.param}"))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """A compiled module hides its source: a stale one would be tested in the place of the change."""
+    source = Path(__file__).parent.parent / "src"
+    sources = {path: path.with_name(path.name.split(".")[0] + ".py") for path in source.rglob("*.so")}
+    stale = [
+        compiled.name
+        for compiled, written in sources.items()
+        if not written.exists() or compiled.stat().st_mtime < written.stat().st_mtime
+    ]
+    if stale:
+        pytest.exit(f"compiled before its source was changed, run `make install`: {', '.join(sorted(stale))}", 4)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -1,4 +1,4 @@
-"""Checks that the documents are in step with the tree: each relative link leads somewhere.
+"""Checks that the documents are in step with the tree: links lead somewhere, generated documents are those of today.
 
 `python -m tools.check_docs` names every break. Generated documents register their own check in `CHECKS`.
 """
@@ -8,6 +8,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from tools import compatibility
 
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
@@ -27,7 +29,15 @@ def broken_links() -> Iterator[str]:
                     yield f"{document.relative_to(ROOT)}:{number}: nothing at {target}"
 
 
-CHECKS: list[Callable[[], Iterator[str]]] = [broken_links]
+def compatibility_is_old() -> Iterator[str]:
+    if (
+        not compatibility.DOCUMENT.exists()
+        or compatibility.DOCUMENT.read_text(encoding="utf-8") != compatibility.text()
+    ):
+        yield "docs/compatibility.md is out of step with the handlers: `python -m tools.compatibility` writes it anew"
+
+
+CHECKS: list[Callable[[], Iterator[str]]] = [broken_links, compatibility_is_old]
 
 
 def main() -> int:

@@ -250,6 +250,9 @@ class ForgetfulFiles:
     def is_directory(self, path: str) -> bool:
         return path in self._live and self._live[path] is None
 
+    def is_link(self, path: str) -> bool:
+        return False
+
     def list(self, path: str) -> list[str]:
         if not self.is_directory(path):
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)

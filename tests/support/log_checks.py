@@ -58,15 +58,15 @@ def rows_in(data: bytes, batch: Batch) -> list[Row]:
         Row(
             batch.base_offset + columns.offset_delta[slot],
             batch.max_timestamp if batch.is_log_append_time else batch.base_timestamp + columns.timestamp_delta[slot],
-            _field(view, columns.key_start[slot], columns.key_length[slot]),
-            _field(view, columns.value_start[slot], columns.value_length[slot]),
+            field_of(view, columns.key_start[slot], columns.key_length[slot]),
+            field_of(view, columns.value_start[slot], columns.value_length[slot]),
             batch.is_control,
         )
         for slot in range(batch.record_count)
     ]
 
 
-def _field(view: memoryview, start: int, length: int) -> bytes | None:
+def field_of(view: memoryview, start: int, length: int) -> bytes | None:
     return None if length < 0 else bytes(view[start : start + length])
 
 

@@ -9,6 +9,7 @@ from penstock.records.batch import Batch, scan
 from penstock.storage.cleaner import uncompressed
 from penstock.storage.partition_log import Bound, PartitionLog
 from tests.support.kafka_reads import ReadRecord
+from tests.support.log_checks import field_of, rows_in
 
 
 def read_records(log: PartitionLog, bound: Bound) -> list[ReadRecord]:
@@ -48,24 +49,17 @@ def _rows(data: bytes, batch: Batch) -> list[ReadRecord]:
     body, start, end = uncompressed(data, batch)
     columns = payload.columns(body, start, end, batch.record_count)
     view = memoryview(body)
-    rows = []
-    for slot in range(batch.record_count):
-        stamp = batch.base_timestamp + columns.timestamp_delta[slot]
-        rows.append(
-            ReadRecord(
-                offset=batch.base_offset + columns.offset_delta[slot],
-                timestamp_type=2 if batch.is_log_append_time else 1,
-                timestamp=batch.max_timestamp if batch.is_log_append_time else stamp,
-                key=_field(view, columns.key_start[slot], columns.key_length[slot]),
-                value=_field(view, columns.value_start[slot], columns.value_length[slot]),
-                headers=_headers(view, columns.headers_start[slot], columns.headers_count[slot]),
-            )
+    return [
+        ReadRecord(
+            offset=row.offset,
+            timestamp_type=2 if batch.is_log_append_time else 1,
+            timestamp=row.timestamp,
+            key=row.key,
+            value=row.value,
+            headers=_headers(view, columns.headers_start[slot], columns.headers_count[slot]),
         )
-    return rows
-
-
-def _field(view: memoryview, start: int, length: int) -> bytes | None:
-    return None if length < 0 else bytes(view[start : start + length])
+        for slot, row in enumerate(rows_in(data, batch))
+    ]
 
 
 def _headers(view: memoryview, position: int, count: int) -> tuple[tuple[str, bytes | None], ...]:
@@ -75,7 +69,7 @@ def _headers(view: memoryview, position: int, count: int) -> tuple[tuple[str, by
         name = bytes(view[position : position + length]).decode()
         position += length
         length, position = _varint(view, position)
-        headers.append((name, _field(view, position, length)))
+        headers.append((name, field_of(view, position, length)))
         position += max(length, 0)
     return tuple(headers)
 

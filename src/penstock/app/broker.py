@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 import uuid
@@ -11,15 +10,17 @@ from collections.abc import Iterable
 from functools import partial
 
 from penstock.app.config import BrokerConfig
+from penstock.app.listeners import ANY_INTERFACE
+from penstock.app.metrics import BrokerMetrics
 from penstock.app.progress import RecoveryProgress
+from penstock.app.registration import Registration
 from penstock.base.clock import SystemClock
-from penstock.base.errors import LogDirectoryError, PenstockError
+from penstock.base.errors import LogDirectoryError
 from penstock.base.files import SystemFiles
 from penstock.base.ids import TopicPartition, topic_id_text
 from penstock.base.jobs import ThreadJobs
 from penstock.base.randomness import Randomness, SystemRandomness
-from penstock.controller.adoption import decide_adopt
-from penstock.controller.leaders import decide_offline, decide_start_alone
+from penstock.controller.leaders import decide_offline
 from penstock.controller.topics import TopicDefaults
 from penstock.coordinator.groups.config import GroupSettings
 from penstock.coordinator.transactions.config import TransactionSettings
@@ -31,6 +32,7 @@ from penstock.drivers.flushes import Flushes
 from penstock.drivers.groups import GroupDriver
 from penstock.drivers.housekeeping import Housekeeping
 from penstock.drivers.loop import AsyncioLoop
+from penstock.drivers.loop_watch import LoopWatch
 from penstock.drivers.markers import LocalMarkers
 from penstock.drivers.producer_ids import ProducerIds
 from penstock.drivers.roles import RoleDriver
@@ -45,18 +47,15 @@ from penstock.metadata import layout
 from penstock.metadata.embedded import EmbeddedStore
 from penstock.metadata.image import Image
 from penstock.metadata.layout import BrokerNode, Endpoint
-from penstock.metadata.store import Committed, Create, Operation, Transaction
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.replication.partitions import Partitions
 from penstock.server.dispatch import Dispatcher
-from penstock.server.listener import Address, Server
-from penstock.storage import checkpoints
+from penstock.server.listener import Address, Server, parse_listener
+from penstock.server.metrics_page import MetricsPage
 from penstock.storage.config import LogConfig, log_config
 from penstock.storage.log_directories import LogDirectories
 
 logger = logging.getLogger(__name__)
-
-_ANY_INTERFACE = ("", "0.0.0.0", "::")
 
 
 def new_topic_id(randomness: Randomness) -> uuid.UUID:
@@ -82,6 +81,7 @@ class Broker:
         self._image = Image()
         self._partitions = Partitions()
         self._store: EmbeddedStore | None = None
+        self._dynamic: tuple[dict[str, str], dict[str, str]] = ({}, {})
         self._directories = LogDirectories(
             config.log_directories,
             self._files,
@@ -90,6 +90,7 @@ class Broker:
             jobs=ThreadJobs(config["num.recovery.threads.per.data.dir"]),
             new_id=self._randomness.uuid,
             jitter_for=self._jitter_ms,
+            node_id=config.node_id,
         )
         self._server: Server | None = None
         self._housekeeping: Housekeeping | None = None
@@ -97,6 +98,8 @@ class Broker:
         self._groups: GroupDriver | None = None
         self._transactions: TransactionDriver | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._watch = LoopWatch(self._loop, self._clock)
+        self._metrics_page: MetricsPage | None = None
 
     # Starting.
     async def start(self) -> None:
@@ -129,8 +132,9 @@ class Broker:
         )
         failures = self._make_failures(store, waits)
         services = self._make_services(store, waits, failures)
+        dispatcher = Dispatcher(make_registry(), services)
         self._server = Server(
-            Dispatcher(make_registry(), services).dispatch,
+            dispatcher.dispatch,
             frame_bytes_max=self.config["socket.request.max.bytes"],
             connections_max=self.config["max.connections"],
             backlog=self.config["socket.listen.backlog.size"],
@@ -140,15 +144,49 @@ class Broker:
         self._register()
         self._follow(roles, self._image.topics)
         self._start_housekeeping(services, failures)
+        self._watch.start()
+        await self._start_metrics(services, dispatcher)
         await self._server.start()
+
+    async def _start_metrics(self, services: Services, dispatcher: Dispatcher) -> None:
+        where = self.config["metrics.listener"]
+        if not where:
+            return
+        assert self._server is not None
+        address = parse_listener(f"METRICS://{where}")
+        self._metrics_page = MetricsPage(
+            BrokerMetrics(
+                clock=self._clock,
+                services=services,
+                directories=self._directories,
+                dispatcher=dispatcher,
+                server=self._server,
+                watch=self._watch,
+            )
+        )
+        port = await self._metrics_page.start(address.host, address.port)
+        logger.info("metrics are at http://%s:%d/metrics", address.host or "localhost", port)
 
     def _follow(self, roles: RoleDriver, topics: Iterable[str]) -> None:
         names = tuple(topics)
+        self._use_dynamic()
         roles.follow(names)
         if self._groups is not None:
             self._groups.follow(names)
         if self._transactions is not None:
             self._transactions.follow(names)
+
+    def _use_dynamic(self) -> None:
+        """Takes over brokers' configurations that were changed in the tree; most are looked up when they are needed."""
+        configs = self._image.broker_configs
+        layers = configs.get(layout.CLUSTER_DEFAULT, {}), configs.get(str(self.config.node_id), {})
+        if layers == self._dynamic:
+            return
+        self._dynamic = layers
+        for complaint in self.config.use_dynamic(*layers):
+            logger.warning("%s", complaint)
+        if self._server is not None:
+            self._server.connections_max = self.config["max.connections"]
 
     @staticmethod
     def _make_parents(path: str) -> None:
@@ -175,66 +213,29 @@ class Broker:
             if self._store.cut is not None:
                 logger.log(logging.ERROR if self._store.cut.entries_after else logging.WARNING, "%s", self._store.cut)
             self._image.load(self._store.nodes())
+            self._use_dynamic()
 
     @property
     def _opened_store(self) -> EmbeddedStore:
         assert self._store is not None
         return self._store
 
-    def _commit_now(self, operations: tuple[Operation, ...]) -> None:
-        """A transaction before anybody is served: waits for the disk where it stands."""
-        if not operations:
-            return
-        store = self._opened_store
-        store.submit(Transaction(operations=operations))
-        store.sync()
-        store.synced(store.journal_position)
-        for event in store.take_events():
-            if not isinstance(event, Committed):
-                raise PenstockError(f"the metadata store refused to start: {event}")
-            self._image.apply(event)
-
     def _register(self) -> None:
         """Everything the tree must say before the first client is served."""
-        node_id = self.config.node_id
-        self._commit_now(layout.permanent_nodes([node.path for node in self._opened_store.nodes()]))
-        if self._image.cluster_id is None:
-            cluster_id = self._cluster_id_on_disk() or topic_id_text(self._new_topic_id())
-            self._commit_now((Create(path=layout.CLUSTER_ID, data=layout.encode_cluster_id(cluster_id)),))
-        self._write_meta_properties()
         endpoints = tuple(
             Endpoint(listener=bound.name, security_protocol="PLAINTEXT", host=told.host, port=told.port)
             for bound in self.endpoints
             for told in (self.advertised(bound),)
         )
-        broker = BrokerNode(broker_id=node_id, endpoints=endpoints, rack=self.config["broker.rack"] or None)
-        data = layout.encode_broker(broker, self._clock.wall_ms())
-        self._commit_now((Create(path=layout.broker_path(node_id), data=data, ephemeral=True),))
-        logs = self._directories.logs
-        adopted = decide_adopt(
-            self._image,
-            {partition: log.topic_id for partition, log in logs.items()},
-            {partition: log.leader_epochs.latest for partition, log in logs.items()},
-            node_id,
-            self._new_topic_id,
+        node_id, rack = self.config.node_id, self.config["broker.rack"] or None
+        registration = Registration(
+            store=self._opened_store,
+            image=self._image,
+            directories=self._directories,
+            files=self._files,
+            new_id=self._new_topic_id,
         )
-        self._commit_now(adopted.operations)
-        offline = self._offline_partitions()
-        self._image.set_offline(offline, node_id)
-        self._commit_now(decide_start_alone(self._image, node_id, offline).operations)
-        self._image.controller_id = node_id
-
-    def _offline_partitions(self) -> set[TopicPartition]:
-        """What this broker should hold and does not find, while a directory is offline that may hold it."""
-        if not self._directories.offline:
-            return set()
-        expected = {
-            TopicPartition(topic.name, number)
-            for topic in self._image.topics.values()
-            for number, state in topic.partitions.items()
-            if self.config.node_id in state.replicas
-        }
-        return expected - self._directories.logs.keys()
+        registration.register(BrokerNode(broker_id=node_id, endpoints=endpoints, rack=rack), self._clock.wall_ms())
 
     def _make_failures(
         self, store: StoreDriver, waits: tuple[Delayed[TopicPartition], Delayed[TopicPartition]]
@@ -250,28 +251,9 @@ class Broker:
         told = self.config.advertised.get(bound.name)
         if told is not None:
             return Address(name=told.name, host=told.host, port=told.port or bound.port)
-        if bound.host in _ANY_INTERFACE:
+        if bound.host in ANY_INTERFACE:
             return Address(name=bound.name, host=socket.gethostname(), port=bound.port)
         return bound
-
-    def _cluster_id_on_disk(self) -> str | None:
-        for state in self._directories.directories:
-            with contextlib.suppress(FileNotFoundError):
-                found = checkpoints.read_meta_properties(self._files, state.path).get("cluster.id")
-                if found:
-                    return found
-        return None
-
-    def _write_meta_properties(self) -> None:
-        assert self._image.cluster_id is not None
-        wanted = {"version": "1", "cluster.id": self._image.cluster_id, "node.id": str(self.config.node_id)}
-        for state in self._directories.directories:
-            try:
-                known = checkpoints.read_meta_properties(self._files, state.path)
-            except FileNotFoundError:
-                known = {}
-            if any(known.get(key) != value for key, value in wanted.items()):
-                checkpoints.write_meta_properties(self._files, state.path, {**known, **wanted})
 
     def _make_waits(self) -> tuple[Delayed[TopicPartition], Delayed[TopicPartition]]:
         return Delayed("Produce", self._clock, self._loop), Delayed("Fetch", self._clock, self._loop)
@@ -290,7 +272,9 @@ class Broker:
             log_values=config.log_values,
         )
         flushes = Flushes(self._loop, waits, failures)
-        topics = TopicDriver(self._image, store, defaults, self._new_topic_id)
+        topics = TopicDriver(
+            self._image, store, defaults, self._new_topic_id, is_every_log_here=lambda: not self._directories.offline
+        )
         surroundings = ShardsSurroundings(
             loop=self._loop,
             image=self._image,
@@ -342,13 +326,6 @@ class Broker:
         )
 
     def _start_housekeeping(self, services: Services, failures: Failures) -> None:
-        names = (
-            "replica.high.watermark.checkpoint.interval.ms",
-            "log.flush.offset.checkpoint.interval.ms",
-            "log.flush.start.offset.checkpoint.interval.ms",
-            "log.retention.check.interval.ms",
-            "producer.id.expiration.ms",
-        )
         self._housekeeping = Housekeeping(
             loop=self._loop,
             clock=self._clock,
@@ -357,7 +334,7 @@ class Broker:
             partitions=self._partitions,
             flushes=services.flushes,
             failures=failures,
-            values={name: self.config[name] for name in names},
+            values=self.config,
         )
         self._housekeeping.start()
         services.groups.start()
@@ -366,19 +343,13 @@ class Broker:
         self._plan_idle_check()
 
     def _start_cleaner(self, failures: Failures) -> None:
-        names = (
-            "log.cleaner.enable",
-            "log.cleaner.threads",
-            "log.cleaner.dedupe.buffer.size",
-            "log.cleaner.backoff.ms",
-        )
         self._cleaner = Cleaner(
             loop=self._loop,
             clock=self._clock,
             files=self._files,
             directories=self._directories,
             failures=failures,
-            values={name: self.config[name] for name in names},
+            values=self.config,
             new_seed=partial(self._randomness.bytes, 16),
         )
         self._cleaner.start()
@@ -411,6 +382,9 @@ class Broker:
             self._groups.stop()
         if self._transactions is not None:
             self._transactions.stop()
+        self._watch.stop()
+        if self._metrics_page is not None:
+            self._metrics_page.stop()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         await asyncio.sleep(0)

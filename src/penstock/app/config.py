@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from penstock.base.config import ConfigKey, integer, table, text
+from penstock.app.listeners import read_listeners
+from penstock.base.config import ConfigKey, integer, table, text, value_text
 from penstock.base.errors import ConfigError
 from penstock.controller import config as controller
 from penstock.coordinator.groups import config as groups
 from penstock.coordinator.transactions import config as transactions
 from penstock.replication import config as replication
 from penstock.server import config as server
-from penstock.server.listener import Address, parse_listener
 from penstock.storage import config as storage
+
+
+def _nullable(key: ConfigKey[Any]) -> ConfigKey[Any]:
+    """The same key with no default at all."""
+    return replace(key, default=None)
+
 
 OWN_KEYS: Mapping[str, ConfigKey[Any]] = table(
     integer("node.id", 1, "This broker's number.", low=0, dynamic=False, synonyms=("broker.id",)),
     integer("broker.id", -1, "This broker's number, where `node.id` is not set.", low=-1, dynamic=False),
-    text("broker.rack", "", "Where this broker stands.", dynamic=False),
+    _nullable(text("broker.rack", "", "Where this broker stands.", dynamic=False)),
 )
 
 KEYS: Mapping[str, ConfigKey[Any]] = {
     **OWN_KEYS,
     **storage.BROKER_KEYS,
+    **storage.SYNONYM_KEYS,
     **server.KEYS,
     **replication.KEYS,
     **controller.KEYS,
@@ -31,7 +39,29 @@ KEYS: Mapping[str, ConfigKey[Any]] = {
     **transactions.KEYS,
 }
 
+DEFAULTS: Mapping[str, str] = {
+    name: shown for name, key in KEYS.items() if (shown := value_text(key.default)) is not None
+}
+
 _KRAFT_ONLY = ("process.roles", "controller.", "metadata.", "quorum.")
+_NO_EFFECT = (
+    "num.network.threads",
+    "num.io.threads",
+    "num.replica.fetchers",
+    "background.threads",
+    "queued.max.requests",
+    "socket.send.buffer.bytes",
+    "socket.receive.buffer.bytes",
+    "replica.",
+    "share.coordinator.",
+    "group.coordinator.",
+    "group.consumer.",
+    "group.share.",
+    "remote.log.",
+    "metric.reporters",
+    "metrics.",
+    "transaction.state.log.",
+)
 _DATA_DEFAULT = "penstock-data"
 
 
@@ -80,42 +110,48 @@ class BrokerConfig:
             raise ConfigError("zookeeper.connect is set: clusters with ZooKeeper are not supported yet; remove it")
         self.given = dict(settings)
         self.keys = KEYS
+        self.defaults = DEFAULTS
         self.complaints = list(_complaints(settings))
-        self._values = {
-            name: key.read(settings[name]) if name in settings else key.default for name, key in KEYS.items()
-        }
+        self._values = _read(settings)
         self.log_values = storage.broker_defaults(settings)
+        """The broker's values of topic keys. The same mapping for ever: `use_dynamic` changes what is in it."""
         self.node_id: int = self._values["node.id"]
         if "node.id" not in settings and self._values["broker.id"] >= 0:
             self.node_id = self._values["broker.id"]
         self.log_directories: tuple[str, ...] = self._values["log.dirs"] or (
             (self._values["log.dir"],) if self._values["log.dir"] else (_DATA_DEFAULT,)
         )
-        protocols = dict(
-            entry.partition(":")[::2] for entry in self._values["listener.security.protocol.map"] if ":" in entry
-        )
-        self.listeners = tuple(
-            listener
-            for listener in map(parse_listener, self._values["listeners"])
-            if listener.name != settings.get("controller.listener.names", "")
-        )
-        self._check_listeners(protocols)
-        self.advertised: dict[str, Address] = {
-            address.name: address for address in map(parse_listener, self._values["advertised.listeners"])
-        }
+        self.listeners, self.advertised = read_listeners(self)
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
 
-    def _check_listeners(self, protocols: Mapping[str, str]) -> None:
-        if not self.listeners:
-            raise ConfigError("listeners is empty: a broker listens somewhere")
-        for listener in self.listeners:
-            protocol = protocols.get(listener.name)
-            if protocol is None:
-                raise ConfigError(f"listener {listener.name} has no entry in listener.security.protocol.map")
-            if protocol != "PLAINTEXT":
-                raise ConfigError(f"listener {listener.name} is {protocol}: only PLAINTEXT is supported yet")
+    def check_dynamic(self, changed: Mapping[str, str]) -> None:
+        """Whether these settings could be in force beside those that were given at the start; ConfigError says why not."""
+        for name, value in changed.items():
+            key = KEYS.get(name)
+            if key is None:
+                raise ConfigError(f"{name} is not a configuration key of a broker")
+            if not key.dynamic:
+                raise ConfigError(f"{name} cannot be changed while the broker runs; set it in its file and start again")
+            key.read(value)
+        storage.broker_defaults({**self.given, **changed})
+
+    def use_dynamic(self, *layers: Mapping[str, str]) -> list[str]:
+        """Takes over what was set while brokers ran, later layers over earlier. Returns what cannot be used, and why."""
+        merged, complaints = dict(self.given), []
+        for layer in layers:
+            for name, value in layer.items():
+                try:
+                    self.check_dynamic({name: value})
+                except ConfigError as error:
+                    complaints.append(f"{error} (it is stored, and left out)")
+                else:
+                    merged[name] = value
+        self._values = _read(merged)
+        self.log_values.clear()
+        self.log_values.update(storage.broker_defaults(merged))
+        return complaints
 
     # What handlers ask for.
     @property
@@ -130,14 +166,23 @@ class BrokerConfig:
     def fetch_bytes_max(self) -> int:
         return int(self._values["fetch.max.bytes"])
 
+    @property
+    def describe_partitions_max(self) -> int:
+        return int(self._values["max.request.partition.size.limit"])
+
+
+def _read(settings: Mapping[str, str]) -> dict[str, Any]:
+    return {name: key.read(settings[name]) if name in settings else key.default for name, key in KEYS.items()}
+
 
 def _complaints(settings: Mapping[str, str]) -> Iterable[str]:
-    synonyms = {synonym for key in storage.TOPIC_KEYS.values() for synonym in key.synonyms}
     for name in settings:
-        if name in KEYS or name in synonyms:
-            continue
         if name.startswith(_KRAFT_ONLY):
             yield f"{name} is for KRaft controllers and not used here"
+        elif name in KEYS:
+            continue
+        elif name.startswith(_NO_EFFECT):
+            yield f"{name} is a key of Kafka's that has no effect here"
         elif name in storage.RETIRED_KEYS:
             yield f"{name} is from older versions of Kafka and not used"
         else:

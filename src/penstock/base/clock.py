@@ -13,6 +13,9 @@ class Clock(Protocol):
     def monotonic_ms(self) -> int:
         """Milliseconds since some moment. Never falls; compare only with itself."""
 
+    def monotonic_us(self) -> int:
+        """The same clock in microseconds, to measure with."""
+
 
 class SystemClock:
     """The machine's clock."""
@@ -22,6 +25,9 @@ class SystemClock:
 
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
+
+    def monotonic_us(self) -> int:
+        return time.monotonic_ns() // 1_000
 
 
 class ManualClock:
@@ -36,6 +42,9 @@ class ManualClock:
 
     def monotonic_ms(self) -> int:
         return self._monotonic_ms
+
+    def monotonic_us(self) -> int:
+        return self._monotonic_ms * 1000
 
     def advance(self, ms: int) -> None:
         assert ms >= 0, "time passes forwards; use set_wall for a clock that jumps"

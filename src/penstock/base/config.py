@@ -194,3 +194,14 @@ def table(*keys: ConfigKey[Any]) -> Mapping[str, ConfigKey[Any]]:
     by_name = {key.name: key for key in keys}
     assert len(by_name) == len(keys), "a configuration key is declared twice"
     return by_name
+
+
+def value_text(value: object) -> str | None:
+    """A value in the text that would be read back as it."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value)

@@ -92,7 +92,11 @@ class Files(Protocol):
 
     def exists(self, path: str) -> bool: ...
 
-    def is_directory(self, path: str) -> bool: ...
+    def is_directory(self, path: str) -> bool:
+        """Whether a directory stands there, or a link leads to one."""
+
+    def is_link(self, path: str) -> bool:
+        """Whether the name itself is a symbolic link, wherever it leads."""
 
     def list(self, path: str) -> list[str]:
         """Names in a directory, sorted."""
@@ -274,9 +278,14 @@ class SystemFiles:
 
     def is_directory(self, path: str) -> bool:
         try:
-            return stat.S_ISDIR(os.lstat(path).st_mode)
-        except FileNotFoundError:
-            return False
+            return stat.S_ISDIR(os.stat(path).st_mode)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                return False
+            raise
+
+    def is_link(self, path: str) -> bool:
+        return os.path.islink(path)
 
     def list(self, path: str) -> list[str]:
         return sorted(os.listdir(path))

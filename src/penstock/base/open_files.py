@@ -25,6 +25,16 @@ class OpenFilesLimit(NamedTuple):
 _MACOS_MAX = 10_240  # OPEN_MAX: a larger soft limit is refused there though the hard one is infinite
 
 
+_SEALED_FILES_MIN, _SEALED_FILES_MAX = 64, 8192
+
+
+def sealed_files_max(limits: Limits | None = None) -> int:
+    """How many sealed files may be open at once: a quarter of what the process may have, the rest is for other things."""
+    system: Limits = resource if limits is None else limits
+    soft, _ = system.getrlimit(system.RLIMIT_NOFILE)
+    return _SEALED_FILES_MAX if soft < 0 else min(max(soft // 4, _SEALED_FILES_MIN), _SEALED_FILES_MAX)
+
+
 def raise_open_files_limit(limits: Limits | None = None) -> OpenFilesLimit:
     """Raises the soft limit to the hard one, once, at the start of a broker. Where that is refused it stays as it is."""
     system: Limits = resource if limits is None else limits

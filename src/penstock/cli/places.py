@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 
 from penstock.base.errors import LogDirectoryError
 from penstock.base.files import Files
@@ -35,7 +37,13 @@ def directories_only(files: Files, paths: list[str], verb: str) -> list[Partitio
     return places
 
 
-def homes(files: Files, places: list[PartitionPlace | DirectoryPlace] | list[Place]) -> list[str]:
-    """The log directories in which the places lie, each once."""
+def homes(files: Files, places: Sequence[Place]) -> list[str]:
+    """The log directories in which the places lie, each once: where a path says, and where its links lead."""
     found = [home_of(files, place) for place in places]
-    return list(dict.fromkeys(home for home in found if home is not None))
+    found += [home_of(files, replace(place, path=os.path.realpath(place.path))) for place in places]
+    return list({os.path.realpath(home): home for home in reversed(found) if home is not None}.values())[::-1]
+
+
+def home(files: Files, place: Place) -> str | None:
+    """The log directory whose marker and checkpoints speak of the place."""
+    return next(iter(homes(files, [place])), None)

@@ -17,7 +17,7 @@ from penstock.cli.output import Output
 from penstock.cli.progress import progress_bar
 from penstock.storage import names
 from penstock.storage.config import log_config
-from penstock.storage.inspect.places import DirectoryPlace, PartitionPlace, home_of
+from penstock.storage.inspect.places import DirectoryPlace, PartitionPlace
 from penstock.storage.inspect.reopen import refuse_old_format, reopen
 from penstock.storage.inspect.verify import log_bytes
 from penstock.storage.load import LoadReport
@@ -59,12 +59,12 @@ def run(paths: list[str], output: Output, *, from_start: bool) -> int:
 
 
 def _recover_partition(files: Files, place: PartitionPlace, progress: Progress, *, from_start: bool) -> RecoveredItem:
-    home = home_of(files, place)
+    home = places.home(files, place)
 
     def tell(report: SegmentReport) -> None:
         progress(report.size_bytes)
 
-    with locks.writing(files, [] if home is None else [home]):
+    with locks.writing(files, places.homes(files, [place])):
         report = reopen(
             files,
             SystemClock(),
@@ -113,12 +113,10 @@ def _item(path: str, report: LoadReport) -> RecoveredItem:
     for segment in report.recovered:
         if segment.cut_bytes:
             log_name = names.segment_file(segment.base_offset, names.LOG)
-            kept = f"{log_name}.{segment.size_bytes}{names.CUT}"
-            kept = kept if os.path.exists(f"{path}/{kept}") else "not kept: zeroes"
+            kept = segment.kept_as or "not kept: zeroes"
             cut.append(f"{segment.cut_bytes} bytes of {log_name}: {segment.reason} ({kept})")
-    for base in report.cut_segments:
-        log_name = names.segment_file(base, names.LOG)
-        cut.append(f"{log_name}: it lies behind a cut ({log_name}{names.CUT})")
+    for base, kept in zip(report.cut_segments, report.cut_names, strict=True):
+        cut.append(f"{names.segment_file(base, names.LOG)}: it lies behind a cut ({kept})")
     return RecoveredItem(
         file=path,
         partition=str(report.partition),

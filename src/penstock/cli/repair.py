@@ -12,7 +12,6 @@ from penstock.cli.output import Output
 from penstock.cli.progress import progress_bar
 from penstock.cli.verify import problem_item
 from penstock.storage.inspect.mend import Mender
-from penstock.storage.inspect.places import home_of
 from penstock.storage.inspect.problems import Cure, Problem
 from penstock.storage.inspect.verify import log_bytes
 
@@ -40,7 +39,7 @@ def run(paths: list[str], output: Output, *, force: bool) -> int:
         total = sum(log_bytes(files, place) for place in found)
         with progress_bar("checking", total) as progress:
             for place in found:
-                mender = Mender(files, SystemClock(), home_of(files, place), say, force)
+                mender = Mender(files, SystemClock(), places.home(files, place), say, force)
                 left += mender.mend(place, progress)
     for problem in left:
         output.emit(problem_item(problem))

@@ -8,6 +8,7 @@ import json
 import logging
 import signal
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,19 @@ import typer
 
 from penstock.base.errors import PenstockError
 from penstock.base.open_files import raise_open_files_limit
+
+
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
 
 HURRY = "a second signal: stopping at once"
 
@@ -24,21 +38,30 @@ def serve(
     listen: Annotated[str | None, typer.Option(help="HOST:PORT to listen on; port 0 takes a free one.")] = None,
     config: Annotated[Path | None, typer.Option(help="A server.properties file, as Kafka's.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value; beats every other source.")] = None,
-    log_format: Annotated[str, typer.Option(help="text or json, on stderr.")] = "text",
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_format: Annotated[LogFormat, typer.Option(help="Of the log on stderr.")] = LogFormat.TEXT,
+    log_level: Annotated[LogLevel, typer.Option(help="Least level of what is logged.")] = LogLevel.INFO,
 ) -> None:
     """Run a broker until SIGTERM or SIGINT. Prints `ready PROTOCOL://host:port` on stdout when it serves."""
     from penstock.app.config import BrokerConfig, merge
 
     _set_up_logging(log_format, log_level)
     try:
-        content = None if config is None else config.read_text()
+        content = None if config is None else _read(config)
         given = listen if listen is not None or config is not None else "127.0.0.1:9092"
         broker_config = BrokerConfig(merge(content, data, given, set_ or ()))
     except (PenstockError, OSError) as error:
         typer.echo(f"penstock: {error}", err=True)
         raise typer.Exit(2) from None
     raise typer.Exit(_run(broker_config))
+
+
+def _read(path: Path) -> str:
+    """A properties file: Java's are in Latin-1, which never fails; most are UTF-8 today."""
+    content = path.read_bytes()
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
 
 
 def _run(broker_config: object) -> int:
@@ -115,9 +138,11 @@ class _TextFormatter(logging.Formatter):
         return text.replace("\r", "\\r").replace("\n", "\\n")
 
 
-def _set_up_logging(log_format: str, log_level: str) -> None:
+def _set_up_logging(log_format: LogFormat, log_level: LogLevel) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
-        _JsonFormatter() if log_format == "json" else _TextFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        _JsonFormatter()
+        if log_format is LogFormat.JSON
+        else _TextFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     )
     logging.basicConfig(level=log_level.upper(), handlers=[handler])

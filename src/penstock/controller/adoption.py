@@ -22,7 +22,7 @@ def decide_adopt(
     """Topics for logs that belong to none, with the ids and epochs their files tell."""
     by_topic: dict[str, list[TopicPartition]] = {}
     for partition in sorted(found):
-        if partition.topic not in image.topics:
+        if partition.topic not in image.topics and partition.topic not in image.deleting:
             by_topic.setdefault(partition.topic, []).append(partition)
     operations: list[Operation] = []
     for topic, partitions in by_topic.items():

@@ -5,11 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.base.config import ConfigKey, boolean, integer, table
+from penstock.base.config import LONG_MAX, ConfigKey, boolean, integer, table
+
+_NO_PEERS = "On one node nothing is replicated."
 
 KEYS: Mapping[str, ConfigKey[Any]] = table(
-    integer("num.partitions", 1, "Partitions of a topic for which nobody says how many.", low=1),
-    integer("default.replication.factor", 1, "Replicas of a topic for which nobody says how many.", low=1),
+    integer("num.partitions", 1, "Partitions of a topic for which nobody says how many.", low=1, dynamic=False),
+    integer(
+        "default.replication.factor", 1, "Replicas of a topic for which nobody says how many.", low=1, dynamic=False
+    ),
     boolean("auto.create.topics.enable", True, "Whether asking for a topic creates it.", dynamic=False),
+    integer(
+        "max.request.partition.size.limit",
+        2000,
+        "Partitions in one answer of DescribeTopicPartitions.",
+        low=1,
+        dynamic=False,
+    ),
+    integer("leader.replication.throttled.rate", LONG_MAX, f"Bytes a second. {_NO_PEERS}", bits=64, low=0),
+    integer("follower.replication.throttled.rate", LONG_MAX, f"Bytes a second. {_NO_PEERS}", bits=64, low=0),
     boolean("delete.topic.enable", True, "Whether topics can be deleted.", dynamic=False),
 )

@@ -31,3 +31,19 @@ class PolicyViolationError(PenstockError):
 
 class TopicDeletionDisabledError(PenstockError):
     """`delete.topic.enable` is false (TOPIC_DELETION_DISABLED)."""
+
+
+class ElectionNotNeededError(PenstockError):
+    """The right replica leads already (ELECTION_NOT_NEEDED)."""
+
+
+class PreferredLeaderNotAvailableError(PenstockError):
+    """The first replica is not alive and in sync (PREFERRED_LEADER_NOT_AVAILABLE)."""
+
+
+class EligibleLeadersNotAvailableError(PenstockError):
+    """No replica can lead (ELIGIBLE_LEADERS_NOT_AVAILABLE)."""
+
+
+class NoReassignmentInProgressError(PenstockError):
+    """There is nothing to cancel (NO_REASSIGNMENT_IN_PROGRESS)."""

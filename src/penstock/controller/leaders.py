@@ -25,7 +25,7 @@ def decide_start_alone(image: Image, broker_id: int, offline: Collection[TopicPa
             if broker_id not in partition.replicas:
                 continue
             key = TopicPartition(topic.name, number)
-            operations.append(_led_by(NO_LEADER if key in offline else broker_id, (broker_id,), key, partition))
+            operations.append(led_by(NO_LEADER if key in offline else broker_id, (broker_id,), key, partition))
     return Transaction(operations=tuple(operations))
 
 
@@ -35,11 +35,12 @@ def decide_offline(image: Image, partitions: Collection[TopicPartition]) -> Tran
     for key in partitions:
         partition = image.partition(key.topic, key.partition)
         if partition is not None and partition.leader != NO_LEADER:
-            operations.append(_led_by(NO_LEADER, partition.isr, key, partition))
+            operations.append(led_by(NO_LEADER, partition.isr, key, partition))
     return Transaction(operations=tuple(operations))
 
 
-def _led_by(leader: int, isr: tuple[int, ...], key: TopicPartition, partition: PartitionImage) -> SetData:
+def led_by(leader: int, isr: tuple[int, ...], key: TopicPartition, partition: PartitionImage) -> SetData:
+    """One partition's new state, in a new epoch, against the version of it that the image knows."""
     state = PartitionState(leader=leader, leader_epoch=partition.leader_epoch + 1, isr=isr)
     return SetData(
         path=layout.state_path(key.topic, key.partition),

@@ -63,6 +63,8 @@ def decide_create(
     check_topic_name(wanted.name)
     if wanted.name in image.topics:
         raise TopicExistsError(f"topic {wanted.name} exists already")
+    if wanted.name in image.deleting:
+        raise TopicExistsError(f"topic {wanted.name} is still being deleted")
     check_no_collision(image, wanted.name)
     log_config(wanted.configs, defaults.log_values)
     replicas = _replicas(image, wanted, defaults)
@@ -130,6 +132,8 @@ def decide_grow(
 ) -> Transaction:
     """What to write so that a topic has `count` partitions; the new ones by hand, or as placement has it."""
     present = len(topic.partitions)
+    if topic.name in image.deleting:
+        raise InvalidPartitionsError(f"topic {topic.name} is being deleted")
     if count <= present:
         raise InvalidPartitionsError(
             f"topic {topic.name} has {present} partitions already"
@@ -164,17 +168,29 @@ def decide_config(image: Image, topic: TopicImage, config: Mapping[str, str], de
     return Transaction(operations=(Create(path=path, data=data),))
 
 
-def decide_delete(image: Image, topic: TopicImage) -> Transaction:
-    """What to remove for a topic: children first."""
-    path = layout.topic_path(topic.name)
+def decide_mark_deleted(topic: TopicImage) -> Transaction:
+    """The first step of a deletion: from here on it happens, whatever crashes."""
+    return Transaction(operations=(Create(path=layout.deletion_mark(topic.name)),))
+
+
+def decide_delete(image: Image, name: str, *, logs_are_gone: bool) -> Transaction:
+    """The last step: what the tree says of a topic whose logs were removed, children first.
+
+    The mark stays while a log of the topic may lie in a directory that is offline: it would come back with it.
+    """
+    path = layout.topic_path(name)
     operations: list[Operation] = []
-    for partition, state in topic.partitions.items():
-        if state.state_version >= 0:
-            operations += (
-                Delete(path=layout.state_path(topic.name, partition)),
-                Delete(path=f"{path}/partitions/{partition}"),
-            )
-    operations += (Delete(path=f"{path}/partitions"), Delete(path=path))
-    if topic.name in image.topic_configs:
-        operations.append(Delete(path=layout.topic_config_path(topic.name)))
+    topic = image.topics.get(name)
+    if topic is not None:
+        for partition, state in topic.partitions.items():
+            if state.state_version >= 0:
+                operations += (
+                    Delete(path=layout.state_path(name, partition)),
+                    Delete(path=f"{path}/partitions/{partition}"),
+                )
+        operations += (Delete(path=f"{path}/partitions"), Delete(path=path))
+    if name in image.topic_configs:
+        operations.append(Delete(path=layout.topic_config_path(name)))
+    if logs_are_gone:
+        operations.append(Delete(path=layout.deletion_mark(name)))
     return Transaction(operations=tuple(operations))

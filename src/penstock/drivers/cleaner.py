@@ -7,7 +7,7 @@ others go on. A log that was deleted, cut or trimmed while its round ran drops t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 from penstock.base.clock import Clock
@@ -15,6 +15,7 @@ from penstock.base.errors import PenstockError
 from penstock.base.files import Files
 from penstock.base.ids import TopicPartition
 from penstock.drivers.failures import Failures
+from penstock.drivers.housekeeping import Values
 from penstock.drivers.loop import Loop, Timer
 from penstock.records.key_map import ENTRY_BYTES, LOAD_FACTOR
 from penstock.storage import checkpoints, names
@@ -38,7 +39,7 @@ class Cleaner:
         files: Files,
         directories: LogDirectories,
         failures: Failures,
-        values: Mapping[str, int],
+        values: Values,
         new_seed: Callable[[], bytes],
     ) -> None:
         self._loop = loop
@@ -46,9 +47,7 @@ class Cleaner:
         self._files = files
         self._directories = directories
         self._failures = failures
-        self._backoff_ms = max(values["log.cleaner.backoff.ms"], 1)
-        self._rounds_max = values["log.cleaner.threads"] if values["log.cleaner.enable"] else 0
-        self._map_bytes = max(values["log.cleaner.dedupe.buffer.size"] // max(self._rounds_max, 1), _MAP_BYTES_MIN)
+        self._values = values
         self._new_seed = new_seed
         self._running: set[TopicPartition] = set()
         self._checkpointing: dict[str, bool] = {}
@@ -59,12 +58,20 @@ class Cleaner:
         self._stopped = False
 
     @property
+    def _rounds_max(self) -> int:
+        return int(self._values["log.cleaner.threads"]) if self._values["log.cleaner.enable"] else 0
+
+    @property
+    def _map_bytes(self) -> int:
+        return max(int(self._values["log.cleaner.dedupe.buffer.size"]) // max(self._rounds_max, 1), _MAP_BYTES_MIN)
+
+    @property
     def set_aside(self) -> dict[TopicPartition, str]:
         """Partitions that are not compacted any more, and why."""
         return {key: why for key, (log, why) in self._aside.items() if self._directories.get(key) is log}
 
     def start(self) -> None:
-        if self._rounds_max > 0:
+        if self._values["log.cleaner.enable"]:
             self._plan()
 
     def stop(self) -> None:
@@ -76,12 +83,14 @@ class Cleaner:
     def _plan(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(min(self._backoff_ms, 2**31), self._look)
+        self._timer = self._loop.call_later(min(max(self._values["log.cleaner.backoff.ms"], 1), 2**31), self._look)
 
     # Choosing.
     def _look(self) -> None:
         """Begins to look for the dirtiest log, unless that is under way or every thread is busy."""
         if self._stopped or self._looking or len(self._running) >= self._rounds_max:
+            if not self._stopped and not self._running and not self._looking:
+                self._plan()  # no threads now; there may be some later
             return
         self._looking = True
         waiting = [key for key, log in self._directories.logs.items() if log.config.compact]

@@ -7,8 +7,9 @@ while it runs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
+from typing import Any, Protocol
 
 from penstock.base.clock import Clock
 from penstock.base.errors import PenstockError
@@ -29,6 +30,12 @@ logger = logging.getLogger(__name__)
 TIDY_INTERVAL_MS = 1_000
 
 
+class Values(Protocol):
+    """Settings by name, as they are when they are asked for."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
 class Housekeeping:
     def __init__(
         self,
@@ -40,7 +47,7 @@ class Housekeeping:
         partitions: Partitions,
         flushes: Flushes,
         failures: Failures,
-        values: Mapping[str, int],
+        values: Values,
     ) -> None:
         self._loop = loop
         self._clock = clock
@@ -49,11 +56,11 @@ class Housekeeping:
         self._partitions = partitions
         self._flushes = flushes
         self._failures = failures
-        self._producer_expiration_ms = values["producer.id.expiration.ms"]
+        self._values = values
         self._timers: dict[str, Timer] = {}
         self._running: set[str] = set()
         self._stopped = False
-        self._schedule = {
+        self._schedule: dict[str, tuple[int, Callable[[], None]]] = {
             "high watermarks": (values["replica.high.watermark.checkpoint.interval.ms"], self._high_watermarks),
             "recovery points": (values["log.flush.offset.checkpoint.interval.ms"], self._recovery_points),
             "log starts": (values["log.flush.start.offset.checkpoint.interval.ms"], self._log_starts),
@@ -134,7 +141,7 @@ class Housekeeping:
 
     def _expiry(self) -> None:
         for partition in self._partitions:
-            partition.log.expire_producers(self._producer_expiration_ms)
+            partition.log.expire_producers(self._values["producer.id.expiration.ms"])
 
     def _tidy(self) -> None:
         """Flushes what was rolled or has waited for `flush.ms`, and unlinks files whose delay has passed."""

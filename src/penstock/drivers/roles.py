@@ -61,7 +61,7 @@ class RoleDriver:
     def follow(self, topics: Iterable[str]) -> None:
         """Brings the partitions of these topics to what the image says."""
         for name in sorted(topics):
-            topic = self._image.topics.get(name)
+            topic = None if name in self._image.deleting else self._image.topics.get(name)
             for held in self._partitions.of_topic(name):
                 gone = topic is None or topic.topic_id.bytes != held.topic_id
                 if gone or topic is None or held.topic_partition.partition not in topic.partitions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
+from penstock.controller.configs import decide_broker_config
 from penstock.controller.topics import (
     NewTopic,
     TopicDecision,
@@ -13,21 +14,28 @@ from penstock.controller.topics import (
     decide_create,
     decide_delete,
     decide_grow,
+    decide_mark_deleted,
 )
 from penstock.drivers.store import StoreDriver
 from penstock.metadata.image import Image, TopicImage
-from penstock.metadata.store import Committed, Refused, StoreError, Transaction
+from penstock.metadata.store import Committed, NodeExistsError, Refused, StoreError, Transaction
 
 Confirmed = Callable[[StoreError | None], object]
 
 
 class TopicDriver:
     def __init__(
-        self, image: Image, store: StoreDriver, defaults: TopicDefaults, new_id: Callable[[], uuid.UUID]
+        self,
+        image: Image,
+        store: StoreDriver,
+        defaults: TopicDefaults,
+        new_id: Callable[[], uuid.UUID],
+        is_every_log_here: Callable[[], bool] = lambda: True,
     ) -> None:
         self._image = image
         self._store = store
         self._new_id = new_id
+        self._is_every_log_here = is_every_log_here
         self.defaults = defaults
 
     def decide(self, wanted: NewTopic) -> TopicDecision:
@@ -43,11 +51,33 @@ class TopicDriver:
     def decide_config(self, topic: TopicImage, config: Mapping[str, str]) -> Transaction:
         return decide_config(self._image, topic, config, self.defaults)
 
+    def decide_broker_config(self, entity: str, config: Mapping[str, str]) -> Transaction:
+        return decide_broker_config(self._image, entity, config)
+
     def submit(self, transaction: Transaction, confirmed: Confirmed) -> None:
         self._store.submit(transaction, lambda event: confirmed(_error(event)))
 
     def delete(self, topic: TopicImage, confirmed: Confirmed) -> None:
-        self._store.submit(decide_delete(self._image, topic), lambda event: confirmed(_error(event)))
+        """Marks it, which takes its logs away, and then removes what the tree says of it."""
+
+        def marked(event: Committed | Refused) -> None:
+            if isinstance(event, Committed) or isinstance(event.error, NodeExistsError):
+                self._finish_deletion(topic, confirmed)
+            else:
+                confirmed(event.error)
+
+        self._store.submit(decide_mark_deleted(topic), marked)
+
+    def _finish_deletion(self, topic: TopicImage, confirmed: Confirmed) -> None:
+        def removed(event: Committed | Refused) -> None:
+            present = self._image.topics.get(topic.name)
+            if isinstance(event, Refused) and present is not None and present.topic_id == topic.topic_id:
+                self._finish_deletion(topic, confirmed)  # it grew meanwhile
+            else:
+                confirmed(None)
+
+        decided = decide_delete(self._image, topic.name, logs_are_gone=self._is_every_log_here())
+        self._store.submit(decided, removed)
 
 
 def _error(event: Committed | Refused) -> StoreError | None:

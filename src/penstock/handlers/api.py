@@ -124,12 +124,12 @@ class Api(NamedTuple):
 
 
 def kio_api(key: int, name: str, low: int, high: int, flexible_from: int, handle: Handler) -> Api:
-    """An API that kio's schemas decode and encode."""
+    """An API that kio's schemas decode and encode. An answer that is bytes is encoded already."""
 
     def decode(frame: bytes | bytearray, position: int, version: int) -> Any:
         return codec(key, version).decode(bytes(frame), position)
 
     def encode(answer: Any, version: int) -> bytes:
-        return codec(key, version).encode(answer)
+        return answer if type(answer) is bytes else codec(key, version).encode(answer)
 
     return Api(key, name, low, high, flexible_from, handle, decode, encode)

@@ -5,7 +5,7 @@ Behaviour: lists what the registry serves, and nothing else. An unknown version 
     INVALID_REQUEST.
 Versions: 1 throttle time; 3 flexible, the client's software (KIP-511), features (KIP-584); 4 features with minimum 0.
     The feature `transaction.version` is finalised at 2, by which Java's clients use transactions V2 (KIP-890).
-Differs from Kafka: no other feature is named.
+Differs from Kafka: the features are Penstock's own (`handlers/features.py`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
+from penstock.handlers.features import FEATURES
 from penstock.protocol.schemas import Shape, codec
 
 if TYPE_CHECKING:
     from penstock.handlers.api import Api, Context, Handler
 
 KEY = 18
-TRANSACTION_FEATURE = "transaction.version"
+_LOWEST_LEVEL_0_FROM = 4
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 
@@ -49,16 +50,28 @@ def _answer(response: Shape, apis: Mapping[int, Api], error_code: ErrorCode, ver
         )
         for _, api in sorted(apis.items())
     )
-    supported = response.supported_features.make(name=TRANSACTION_FEATURE, min_version=0, max_version=2)
-    finalised = response.finalized_features.make(name=TRANSACTION_FEATURE, max_version_level=2, min_version_level=2)
     return response.make(
         error_code=error_code,
         api_keys=keys,
         throttle_time=timedelta(),
-        # Clients of version 3 do not expect a lowest version of 0.
-        supported_features=(supported,) if version >= 4 else (),
+        supported_features=_supported(response, version),
         finalized_features_epoch=1,
-        finalized_features=(finalised,),
+        finalized_features=tuple(
+            response.finalized_features.make(
+                name=name, max_version_level=feature.level, min_version_level=feature.level
+            )
+            for name, feature in sorted(FEATURES.items())
+            if feature.level > 0
+        ),
+    )
+
+
+def _supported(response: Shape, version: int) -> tuple[Any, ...]:
+    """Clients below version 4 do not expect a lowest level of 0, and are not told of such features."""
+    return tuple(
+        response.supported_features.make(name=name, min_version=feature.low, max_version=feature.high)
+        for name, feature in sorted(FEATURES.items())
+        if feature.low > 0 or version >= _LOWEST_LEVEL_0_FROM
     )
 
 

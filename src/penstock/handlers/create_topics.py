@@ -20,10 +20,11 @@ from penstock.controller.errors import InvalidRequestError
 from penstock.controller.topics import NewTopic, TopicDecision
 from penstock.handlers.api import Context, Pending
 from penstock.handlers.authoriser import CLUSTER_NAME, Action, Resource
-from penstock.handlers.configs import topic_config_entries
+from penstock.handlers.configs import topic_entries
 from penstock.handlers.error_map import code_of
 from penstock.handlers.errors import TopicAuthorisationError
 from penstock.metadata.store import NodeExistsError, StoreError
+from penstock.protocol.schemas import Shape
 
 
 def handle_create_topics(request: Any, context: Context) -> Any:
@@ -93,7 +94,6 @@ def _answer(
     topics = []
     for name, outcome in outcomes.items():
         if isinstance(outcome, TopicDecision):
-            defaults = context.services.topics.defaults
             topics.append(
                 response.topics.make(
                     name=name,
@@ -102,7 +102,7 @@ def _answer(
                     error_message=None,
                     num_partitions=len(outcome.replicas),
                     replication_factor=outcome.replication_factor,
-                    configs=topic_config_entries(response.topics.configs, configs[name], defaults.log_values),
+                    configs=_configs(response.topics.configs, configs[name], context),
                 )
             )
             continue
@@ -119,3 +119,16 @@ def _answer(
             )
         )
     return response.make(throttle_time=timedelta(), topics=tuple(topics))
+
+
+def _configs(shape: Shape, overrides: dict[str, str], context: Context) -> tuple[Any, ...]:
+    return tuple(
+        shape.make(
+            name=entry.key.name,
+            value=None if entry.key.sensitive else entry.value,
+            read_only=False,
+            config_source=int(entry.source),
+            is_sensitive=entry.key.sensitive,
+        )
+        for entry in topic_entries(overrides, context.services)
+    )

@@ -12,7 +12,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from penstock.base.errors import PenstockError
+from penstock.base.errors import OffsetOutOfRangeError, PenstockError
 from penstock.base.ids import InvalidTopicError
 from penstock.controller.errors import PolicyViolationError
 from penstock.handlers.api import Context
@@ -54,5 +54,8 @@ def _delete(topic: str, number: int, offset: int, context: Context) -> int:
     partition.check_leader(-1)
     if not partition.log.config.delete:
         raise PolicyViolationError(f"records of {topic} go by compaction: its cleanup.policy has no delete")
-    wanted = partition.log.high_watermark if offset == HIGH_WATERMARK else offset
-    return partition.log.delete_records(wanted)
+    log = partition.log
+    wanted = log.high_watermark if offset == HIGH_WATERMARK else offset
+    if wanted < 0:
+        raise OffsetOutOfRangeError(wanted, log.log_start_offset, log.high_watermark)
+    return log.delete_records(wanted)

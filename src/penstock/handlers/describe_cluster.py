@@ -13,6 +13,8 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from penstock.handlers.api import Context
+from penstock.handlers.authoriser import CLUSTER_NAME, Resource
+from penstock.handlers.operations import NOT_ASKED, allowed_operations
 
 BROKERS = 1
 
@@ -32,13 +34,16 @@ def handle_describe_cluster(request: Any, context: Context) -> Any:
         for endpoint in broker.endpoints
         if endpoint.listener == context.peer.listener and error_code == ErrorCode.none
     )
+    operations = NOT_ASKED
+    if request.include_cluster_authorized_operations:
+        operations = allowed_operations(context, Resource.CLUSTER, CLUSTER_NAME)
     return response.make(
         throttle_time=timedelta(),
         error_code=error_code,
         error_message=message,
         endpoint_type=BROKERS,
-        cluster_id=image.cluster_id or "",
-        controller_id=image.controller_id,
+        cluster_id=(image.cluster_id or "") if error_code == ErrorCode.none else "",
+        controller_id=image.controller_id if error_code == ErrorCode.none else -1,
         brokers=brokers,
-        cluster_authorized_operations=-(2**31),
+        cluster_authorized_operations=operations,
     )

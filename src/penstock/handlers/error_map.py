@@ -15,6 +15,7 @@ from penstock.handlers.errors import (
     GroupAuthorisationError,
     TopicAuthorisationError,
     TransactionalIdAuthorisationError,
+    UnsupportedVersionError,
 )
 from penstock.metadata import store
 from penstock.protocol.errors import MalformedMessageError
@@ -47,6 +48,7 @@ CODES: dict[type[base.PenstockError], ErrorCode] = {
     GroupAuthorisationError: ErrorCode.group_authorization_failed,
     TopicAuthorisationError: ErrorCode.topic_authorization_failed,
     TransactionalIdAuthorisationError: ErrorCode.transactional_id_authorization_failed,
+    UnsupportedVersionError: ErrorCode.unsupported_version,
     replication.UnknownTopicOrPartitionError: ErrorCode.unknown_topic_or_partition,
     replication.UnknownTopicIdError: ErrorCode.unknown_topic_id,
     replication.InconsistentTopicIdError: ErrorCode.inconsistent_topic_id,
@@ -65,6 +67,10 @@ CODES: dict[type[base.PenstockError], ErrorCode] = {
     controller.InvalidReplicaAssignmentError: ErrorCode.invalid_replica_assignment,
     controller.InvalidRequestError: ErrorCode.invalid_request,
     controller.PolicyViolationError: ErrorCode.policy_violation,
+    controller.ElectionNotNeededError: ErrorCode.election_not_needed,
+    controller.PreferredLeaderNotAvailableError: ErrorCode.preferred_leader_not_available,
+    controller.EligibleLeadersNotAvailableError: ErrorCode.eligible_leaders_not_available,
+    controller.NoReassignmentInProgressError: ErrorCode.no_reassignment_in_progress,
     coordinator.CoordinatorNotAvailableError: ErrorCode.coordinator_not_available,
     coordinator.NotCoordinatorError: ErrorCode.not_coordinator,
     coordinator.CoordinatorLoadInProgressError: ErrorCode.coordinator_load_in_progress,

@@ -17,5 +17,9 @@ class TopicAuthorisationError(PenstockError):
     """The principal may not use this topic (TOPIC_AUTHORIZATION_FAILED)."""
 
 
+class UnsupportedVersionError(PenstockError):
+    """Asked for what this version of the API does not have (UNSUPPORTED_VERSION)."""
+
+
 class TransactionalIdAuthorisationError(PenstockError):
     """The principal may not use this transactional id (TRANSACTIONAL_ID_AUTHORIZATION_FAILED)."""

@@ -52,7 +52,7 @@ def handle_fetch(request: FetchRequest, context: Context) -> FetchAnswer | Pendi
     sources = [_source(wanted, context) for wanted in session.wanted]
     outcomes = read_partitions(sources, bytes_max, bound)
     if _is_enough(request, sources, outcomes):
-        return _answer(session, outcomes)
+        return _answer(session, sources, outcomes)
     awaited = [
         AwaitedBytes(source.partition, source.partition.leader_epoch, source.offset, source.bytes_max)
         for source in sources
@@ -63,7 +63,7 @@ def handle_fetch(request: FetchRequest, context: Context) -> FetchAnswer | Pendi
 
     def answer() -> None:
         again = [_source(wanted, context) for wanted in session.wanted]
-        pending.resolve(_answer(session, read_partitions(again, bytes_max, bound)))
+        pending.resolve(_answer(session, again, read_partitions(again, bytes_max, bound)))
 
     operation = WaitForBytes(awaited, request.bytes_min, bound, answer)
     waits.finish_or_wait(operation, operation.keys, request.wait_ms_max)
@@ -169,7 +169,19 @@ def _fetched(partition: int, outcome: ReadOutcome) -> FetchedPartition:
     )
 
 
-def _answer(session: FetchContext, outcomes: list[ReadOutcome]) -> FetchAnswer:
+def _count(sources: list[ReadFrom], outcomes: list[ReadOutcome]) -> None:
+    for source, outcome in zip(sources, outcomes, strict=True):
+        if source.partition is None:
+            continue
+        traffic = source.partition.traffic
+        traffic.fetch_requests += 1
+        traffic.bytes_out += outcome.bytes_read
+        if outcome.error is not None and code_of(outcome.error) == ErrorCode.unknown_server_error:
+            traffic.failed_fetch_requests += 1
+
+
+def _answer(session: FetchContext, sources: list[ReadFrom], outcomes: list[ReadOutcome]) -> FetchAnswer:
+    _count(sources, outcomes)
     fetched = [_fetched(wanted.partition, outcome) for wanted, outcome in zip(session.wanted, outcomes, strict=True)]
     found = [
         Found(

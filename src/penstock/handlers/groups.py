@@ -15,8 +15,6 @@ from penstock.handlers.error_map import code_of
 from penstock.handlers.errors import GroupAuthorisationError, TopicAuthorisationError
 from penstock.replication.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
 
-NO_OPERATIONS = -(2**31)
-
 
 def milliseconds(duration: timedelta) -> int:
     return duration // timedelta(milliseconds=1)

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from penstock.base.errors import PenstockError
+from penstock.coordinator.groups.errors import UnknownMemberIdError
 from penstock.coordinator.groups.messages import Leaving, Left
 from penstock.handlers.api import Context, Pending
 from penstock.handlers.authoriser import Action
@@ -29,6 +30,8 @@ def handle_leave_group(request: Any, context: Context) -> Any:
         else:
             leaving = [Leaving(request.member_id, None)]
         decision, left = led.shard.leave(request.group_id, leaving)
+    except UnknownMemberIdError as error:
+        return _answer(None, tuple(Left(one.member_id, one.instance_id, error) for one in leaving), context)
     except PenstockError as error:
         return _answer(error, (), context)
     pending: Pending[Any] = Pending()

@@ -4,27 +4,32 @@ Behaviour: for each partition the offset of a timestamp, or of a special one: -1
     stable offset for read_committed), -2 earliest, -3 largest timestamp, -4 earliest local, -5 latest tiered (none).
 Versions: 2 isolation level; 4 leader epoch; 6 flexible; 7 largest timestamp (KIP-734); 8 earliest local; 9 latest tiered;
     10 timeout; 11 earliest pending upload (none).
-Differs from Kafka: nothing is tiered, so -5 and -6 answer -1.
+    A special timestamp in a version that does not have it is UNSUPPORTED_VERSION.
+Differs from Kafka: nothing is tiered, so -5 and -6 find nothing.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from penstock.base.errors import PenstockError
+from penstock.controller.errors import InvalidRequestError
 from penstock.handlers.api import Context
 from penstock.handlers.authoriser import Action, Resource
 from penstock.handlers.error_map import code_of
-from penstock.handlers.errors import TopicAuthorisationError
+from penstock.handlers.errors import TopicAuthorisationError, UnsupportedVersionError
 from penstock.handlers.fetch import READ_COMMITTED
 from penstock.replication.partition import Partition
 from penstock.storage.partition_log import Bound
 from penstock.storage.timestamps import FoundOffset, offset_for_timestamp, offset_of_max_timestamp
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+"""The version that first has each special timestamp."""
 _NOT_FOUND = FoundOffset(-1, -1, -1)
 
 
@@ -34,16 +39,24 @@ def handle_list_offsets(request: Any, context: Context) -> Any:
     bound = Bound.LAST_STABLE if committed else Bound.HIGH_WATERMARK
     topics = []
     for topic in request.topics:
-        partitions = tuple(_partition(response, topic.name, entry, bound, context) for entry in topic.partitions)
+        repeated = Counter(entry.partition_index for entry in topic.partitions)
+        partitions = tuple(
+            _partition(response, topic.name, entry, bound, context, is_repeated=repeated[entry.partition_index] > 1)
+            for entry in {entry.partition_index: entry for entry in topic.partitions}.values()
+        )
         topics.append(response.topics.make(name=topic.name, partitions=partitions))
     return response.make(throttle_time=timedelta(), topics=tuple(topics))
 
 
-def _partition(response: Any, topic: str, entry: Any, bound: Bound, context: Context) -> Any:
+def _partition(response: Any, topic: str, entry: Any, bound: Bound, context: Context, *, is_repeated: bool) -> Any:
     error_code, found = ErrorCode.none, _NOT_FOUND
     try:
         if not context.services.authoriser.allows(context.peer.principal, Action.DESCRIBE, Resource.TOPIC, topic):
             raise TopicAuthorisationError(f"{context.peer.principal} may not describe topic {topic}")
+        if is_repeated:
+            raise InvalidRequestError(f"partition {entry.partition_index} of topic {topic} stands twice in the request")
+        if entry.timestamp < 0 and context.version < _SINCE.get(entry.timestamp, context.version + 1):
+            raise UnsupportedVersionError(f"timestamp {entry.timestamp} means nothing in version {context.version}")
         partition = context.services.partitions.get(topic, entry.partition_index)
         partition.check_leader(getattr(entry, "current_leader_epoch", -1))
         found = find_offset(partition, entry.timestamp, bound)

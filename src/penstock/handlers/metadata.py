@@ -4,30 +4,51 @@ Behaviour: brokers, controller, and the topics asked for (all of them if none is
     created first where that is allowed; the answer waits for it, so that the first answer already names the leader.
 Versions: 1 controller, racks, null for all topics; 2 cluster id; 4 auto-creation is the client's choice; 5 offline
     replicas; 7 leader epoch; 9 flexible; 10 topic ids; 12 topics by id; 13 error of the whole answer.
+    Answers are bytes: each topic's part is kept until the topic changes, so that thousands of partitions cost no time.
 Differs from Kafka: an auto-created topic is in the answer at once, instead of LEADER_NOT_AVAILABLE and a retry.
 """
 
 from __future__ import annotations
 
+import io
+import uuid
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from penstock.base.errors import PenstockError
+from penstock.base.ids import InvalidTopicError, check_topic_name
 from penstock.controller.errors import TopicExistsError
 from penstock.controller.topics import NewTopic
 from penstock.handlers.api import Context, Pending
 from penstock.handlers.authoriser import CLUSTER_NAME, Action, Resource
 from penstock.handlers.error_map import code_of
-from penstock.metadata.image import INTERNAL_TOPICS, Image, TopicImage
+from penstock.handlers.operations import NOT_ASKED, allowed_operations
+from penstock.handlers.partitions import partition_fields
+from penstock.metadata.image import INTERNAL_TOPICS, TopicImage
 from penstock.metadata.store import NodeExistsError, StoreError
-from penstock.protocol.schemas import Shape
+from penstock.protocol.primitives import INT32, unsigned_varint
+from penstock.protocol.schemas import Shape, codec
+
+_FLEXIBLE_FROM = 9
+_CLUSTER_OPERATIONS = range(8, 11)
+_ERROR_FROM = 13
 
 
 class _Asked(NamedTuple):
     name: str | None
     topic_id: bytes | None
+
+
+class KeptTopic(NamedTuple):
+    """One topic's part of an answer, and what it was made from."""
+
+    topic: TopicImage
+    brokers_version: int
+    operations: int
+    encoded: bytes
 
 
 def handle_metadata(request: Any, context: Context) -> Any:
@@ -41,7 +62,7 @@ def handle_metadata(request: Any, context: Context) -> Any:
         missing = [name for name in names if name not in image.topics and name not in INTERNAL_TOPICS]
         missing = [name for name in missing if _may_create(name, context)]
     if not missing:
-        return _answer(asked, errors, context)
+        return _answer(request, asked, errors, context)
     pending: Pending[Any] = Pending()
     left = set(missing)
 
@@ -50,7 +71,7 @@ def handle_metadata(request: Any, context: Context) -> Any:
             errors[name] = code_of(error)
         left.discard(name)
         if not left:
-            pending.resolve(_answer(asked, errors, context))
+            pending.resolve(_answer(request, asked, errors, context))
 
     for name in missing:
         _create(name, context, created)
@@ -91,23 +112,57 @@ def _may_create(name: str, context: Context) -> bool:
     )
 
 
-def _answer(asked: list[_Asked] | None, errors: dict[str, ErrorCode], context: Context) -> Any:
-    response = context.response
+def _answer(request: Any, asked: list[_Asked] | None, errors: dict[str, ErrorCode], context: Context) -> bytes:
     image = context.services.image
+    wants_operations = getattr(request, "include_topic_authorized_operations", False)
     if asked is None:
         visible = [topic for name, topic in sorted(image.topics.items()) if _may_describe(name, context)]
-        topics = [_topic(response, topic, image) for topic in visible]
+        parts = [_topic(topic, context, wants_operations) for topic in visible]
     else:
-        topics = [_asked_topic(response, one, errors, context) for one in asked]
-    return response.make(
+        parts = [_asked_topic(one, errors, context, wants_operations) for one in asked]
+    operations = NOT_ASKED
+    if getattr(request, "include_cluster_authorized_operations", False):
+        operations = allowed_operations(context, Resource.CLUSTER, CLUSTER_NAME)
+    return _spliced(_frame(context, operations), parts, context.version)
+
+
+def _frame(context: Context, operations: int) -> bytes:
+    """The answer without topics."""
+    response, image = context.response, context.services.image
+    frame = response.make(
         throttle_time=timedelta(),
         brokers=_brokers(response, context),
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
-        topics=tuple(topics),
-        cluster_authorized_operations=-(2**31),
+        topics=(),
+        cluster_authorized_operations=operations,
         error_code=ErrorCode.none,
     )
+    return codec(context.api_key, context.version).encode(frame)
+
+
+def _spliced(frame: bytes, parts: list[bytes], version: int) -> bytes:
+    """Puts topics where the frame has an empty array of them; what follows that array has the same size in every answer."""
+    flexible = version >= _FLEXIBLE_FROM
+    tail = (4 if version in _CLUSTER_OPERATIONS else 0) + (2 if version >= _ERROR_FROM else 0) + (1 if flexible else 0)
+    end = len(frame) - tail
+    start = end - (1 if flexible else 4)
+    count = unsigned_varint(len(parts) + 1) if flexible else INT32.pack(len(parts))
+    return b"".join((frame[:start], count, *parts, frame[end:]))
+
+
+_writers: dict[type, Callable[[io.BytesIO, Any], None]] = {}
+
+
+def _encoded(entity: Any) -> bytes:
+    from kio.serial import entity_writer
+
+    schema = type(entity)
+    if schema not in _writers:
+        _writers[schema] = entity_writer(schema)
+    buffer = io.BytesIO()
+    _writers[schema](buffer, entity)
+    return buffer.getvalue()
 
 
 def _may_describe(name: str, context: Context) -> bool:
@@ -123,25 +178,25 @@ def _brokers(response: Shape, context: Context) -> tuple[Any, ...]:
     )
 
 
-def _asked_topic(response: Shape, asked: _Asked, errors: dict[str, ErrorCode], context: Context) -> Any:
+def _asked_topic(asked: _Asked, errors: dict[str, ErrorCode], context: Context, wants_operations: bool) -> bytes:
     image = context.services.image
     if asked.topic_id is not None:
         found = image.topic_by_id(asked.topic_id)
         if found is None or not _may_describe(found.name, context):
-            return _missing(response, None, asked.topic_id, ErrorCode.unknown_topic_id)
-        return _topic(response, found, image)
+            return _missing(None, asked.topic_id, ErrorCode.unknown_topic_id, context)
+        return _topic(found, context, wants_operations)
     assert asked.name is not None
     if not _may_describe(asked.name, context):
-        return _missing(response, asked.name, None, ErrorCode.topic_authorization_failed)
+        return _missing(asked.name, None, ErrorCode.topic_authorization_failed, context)
+    operations = allowed_operations(context, Resource.TOPIC, asked.name) if wants_operations else NOT_ASKED
     found = image.topics.get(asked.name)
     if found is not None:
-        return _topic(response, found, image)
-    return _missing(response, asked.name, None, errors.get(asked.name, _why_missing(asked.name)))
+        return _topic(found, context, wants_operations)
+    return _missing(asked.name, None, errors.get(asked.name, why_no_topic(asked.name)), context, operations)
 
 
-def _why_missing(name: str) -> ErrorCode:
-    from penstock.base.ids import InvalidTopicError, check_topic_name
-
+def why_no_topic(name: str) -> ErrorCode:
+    """The error for a name of no topic: could there be one?"""
     try:
         check_topic_name(name)
     except InvalidTopicError:
@@ -149,41 +204,50 @@ def _why_missing(name: str) -> ErrorCode:
     return ErrorCode.unknown_topic_or_partition
 
 
-def _missing(response: Shape, name: str | None, topic_id: bytes | None, error: ErrorCode) -> Any:
-    import uuid
-
-    return response.topics.make(
-        error_code=error,
-        name=name,
-        topic_id=None if topic_id is None else uuid.UUID(bytes=topic_id),
-        is_internal=name in INTERNAL_TOPICS,
-        partitions=(),
-        topic_authorized_operations=-(2**31),
-    )
-
-
-def _topic(response: Shape, topic: TopicImage, image: Image) -> Any:
-    make = response.topics.partitions.make
-    partitions = []
-    for number, state in topic.partitions.items():
-        failed = image.offline_replicas.get((topic.name, number), ()) if image.offline_replicas else ()
-        offline = tuple(broker for broker in state.replicas if broker not in image.brokers or broker in failed)
-        partitions.append(
-            make(
-                error_code=ErrorCode.none if state.leader in image.brokers else ErrorCode.leader_not_available,
-                partition_index=number,
-                leader_id=state.leader if state.leader in image.brokers else -1,
-                leader_epoch=state.leader_epoch,
-                replica_nodes=state.replicas,
-                isr_nodes=state.isr,
-                offline_replicas=offline,
-            )
+def _missing(
+    name: str | None, topic_id: bytes | None, error: ErrorCode, context: Context, operations: int = NOT_ASKED
+) -> bytes:
+    shape = context.response.topics
+    return _encoded(
+        shape.make(
+            error_code=error,
+            name=name,
+            topic_id=None if topic_id is None else uuid.UUID(bytes=topic_id),
+            is_internal=name in INTERNAL_TOPICS,
+            partitions=(),
+            topic_authorized_operations=operations,
         )
-    return response.topics.make(
-        error_code=ErrorCode.none,
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.is_internal,
-        partitions=tuple(partitions),
-        topic_authorized_operations=-(2**31),
     )
+
+
+def _topic(topic: TopicImage, context: Context, wants_operations: bool) -> bytes:
+    services = context.services
+    operations = allowed_operations(context, Resource.TOPIC, topic.name) if wants_operations else NOT_ASKED
+    key = (context.version, topic.name)
+    kept: KeptTopic | None = services.kept_topics.get(key)
+    brokers_version = services.image.brokers_version
+    if kept is not None and kept.topic is topic and kept[1:3] == (brokers_version, operations):
+        return kept.encoded
+    shape = context.response.topics
+    encoded = _encoded(
+        shape.make(
+            error_code=ErrorCode.none,
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.is_internal,
+            partitions=tuple(
+                shape.partitions.make(**partition_fields(services.image, topic, number)) for number in topic.partitions
+            ),
+            topic_authorized_operations=operations,
+        )
+    )
+    if kept is None and len(services.kept_topics) > 2 * len(services.image.topics):
+        _forget_deleted(context)
+    services.kept_topics[key] = KeptTopic(topic, brokers_version, operations, encoded)
+    return encoded
+
+
+def _forget_deleted(context: Context) -> None:
+    kept, topics = context.services.kept_topics, context.services.image.topics
+    for key in [key for key, one in kept.items() if topics.get(key[1]) is not one.topic]:
+        del kept[key]

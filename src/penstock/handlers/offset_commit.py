@@ -18,6 +18,7 @@ from penstock.coordinator.groups.messages import Asker, Commit
 from penstock.handlers.api import Context, Pending
 from penstock.handlers.authoriser import Action
 from penstock.handlers.groups import check_group, check_topic, code, milliseconds, topic_name
+from penstock.replication.errors import UnknownTopicOrPartitionError
 
 Outcomes = dict[tuple[int, int], PenstockError | None]
 """By the places of topic and partition in the request: a request may name a partition twice."""
@@ -62,6 +63,10 @@ def _add_commits(
         outcomes.update(((number, index), error) for index in range(len(topic.partitions)))
         return
     for index, entry in enumerate(topic.partitions):
+        if context.services.image.partition(name, entry.partition_index) is None:
+            missing = UnknownTopicOrPartitionError(f"there is no partition {entry.partition_index} of topic {name}")
+            outcomes[number, index] = missing
+            continue
         epoch = getattr(entry, "committed_leader_epoch", -1)
         commits.append(
             Commit(name, entry.partition_index, entry.committed_offset, epoch, entry.committed_metadata or "")

@@ -18,10 +18,13 @@ from kio.schema.errors import ErrorCode
 
 from penstock.base.errors import (
     InvalidRecordError,
+    MessageTooLargeError,
     PenstockError,
+    RecordListTooLargeError,
     UnsupportedCompressionTypeError,
     UnsupportedForMessageFormatError,
 )
+from penstock.base.files import ReadableBuffer
 from penstock.base.ids import InvalidTopicError
 from penstock.handlers.api import NO_ANSWER, CloseConnectionError, Context, Pending, Services, _NoAnswer
 from penstock.handlers.authoriser import Action, Resource
@@ -44,6 +47,7 @@ from penstock.records.batch import TRANSACTIONAL_BIT
 from penstock.replication.append import AppendOutcome, AppendTo, append_partitions
 from penstock.replication.errors import UnknownTopicIdError
 from penstock.replication.partition import ACKS_ALL
+from penstock.replication.traffic import Traffic
 from penstock.replication.wait_for_acks import AwaitedAppend, WaitForAcks
 
 _ZSTD = 4
@@ -171,11 +175,17 @@ def _append_later(
 def _tell(wanted: list[AppendTo], outcomes: list[AppendOutcome], acks: int, services: Services) -> bool:
     """Lets those know who wait for these partitions. Returns whether this request has to wait itself."""
     must_wait = False
-    for number, (appended, _) in enumerate(outcomes):
-        if appended is None:
+    for number, (appended, error) in enumerate(outcomes):
+        partition, records, _ = wanted[number]
+        if partition is None:
             continue
-        partition = wanted[number].partition
-        assert partition is not None
+        traffic = partition.traffic
+        traffic.produce_requests += 1
+        if appended is None:
+            _count_refusal(traffic, records, error)
+            continue
+        traffic.bytes_in += len(records)
+        traffic.messages_in += appended.end_offset - appended.base_offset
         services.fetch_waits.changed(partition.topic_partition)
         if appended.high_watermark_moved:
             services.produce_waits.changed(partition.topic_partition)
@@ -185,6 +195,13 @@ def _tell(wanted: list[AppendTo], outcomes: list[AppendOutcome], acks: int, serv
             services.flushes.ask(partition)
             must_wait = must_wait or acks != 0
     return must_wait
+
+
+def _count_refusal(traffic: Traffic, records: ReadableBuffer, error: PenstockError | None) -> None:
+    if isinstance(error, MessageTooLargeError | RecordListTooLargeError):
+        traffic.bytes_rejected += len(records)
+    elif error is not None and code_of(error) == ErrorCode.unknown_server_error:
+        traffic.failed_produce_requests += 1
 
 
 def _add_appends(topic: ProduceTopic, context: Context, appends: list[AppendTo]) -> None:

@@ -16,14 +16,18 @@ from penstock.handlers.describe_cluster import handle_describe_cluster
 from penstock.handlers.describe_configs import handle_describe_configs
 from penstock.handlers.describe_groups import handle_describe_groups
 from penstock.handlers.describe_producers import handle_describe_producers
+from penstock.handlers.describe_topic_partitions import handle_describe_topic_partitions
 from penstock.handlers.describe_transactions import handle_describe_transactions
+from penstock.handlers.elect_leaders import handle_elect_leaders
 from penstock.handlers.end_txn import handle_end_txn
+from penstock.handlers.features import handle_update_features
 from penstock.handlers.fetch import handle_fetch
 from penstock.handlers.find_coordinator import handle_find_coordinator
 from penstock.handlers.heartbeat import handle_heartbeat
 from penstock.handlers.init_producer_id import handle_init_producer_id
 from penstock.handlers.join_group import handle_join_group
 from penstock.handlers.leave_group import handle_leave_group
+from penstock.handlers.list_config_resources import handle_list_config_resources
 from penstock.handlers.list_groups import handle_list_groups
 from penstock.handlers.list_offsets import handle_list_offsets
 from penstock.handlers.list_transactions import handle_list_transactions
@@ -33,6 +37,8 @@ from penstock.handlers.offset_delete import handle_offset_delete
 from penstock.handlers.offset_fetch import handle_offset_fetch
 from penstock.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
 from penstock.handlers.produce import handle_produce
+from penstock.handlers.reassignments import handle_alter_partition_reassignments, handle_list_partition_reassignments
+from penstock.handlers.sasl import handle_sasl_authenticate, handle_sasl_handshake
 from penstock.handlers.sync_group import handle_sync_group
 from penstock.handlers.txn_offset_commit import handle_txn_offset_commit
 from penstock.handlers.write_txn_markers import handle_write_txn_markers
@@ -56,6 +62,7 @@ def make_registry() -> dict[int, Api]:
         kio_api(14, "SyncGroup", 0, 5, 4, handle_sync_group),
         kio_api(15, "DescribeGroups", 0, 6, 5, handle_describe_groups),
         kio_api(16, "ListGroups", 0, 5, 3, handle_list_groups),
+        kio_api(17, "SaslHandshake", 0, 1, 2, handle_sasl_handshake),
         kio_api(18, "ApiVersions", 0, 4, 3, api_versions_handler(apis)),
         kio_api(19, "CreateTopics", 2, 7, 5, handle_create_topics),
         kio_api(20, "DeleteTopics", 1, 6, 4, handle_delete_topics),
@@ -69,11 +76,18 @@ def make_registry() -> dict[int, Api]:
         kio_api(28, "TxnOffsetCommit", 0, 5, 3, handle_txn_offset_commit),
         kio_api(32, "DescribeConfigs", 1, 4, 4, handle_describe_configs),
         kio_api(33, "AlterConfigs", 0, 2, 2, handle_alter_configs),
+        kio_api(36, "SaslAuthenticate", 0, 2, 2, handle_sasl_authenticate),
         kio_api(37, "CreatePartitions", 0, 3, 2, handle_create_partitions),
         kio_api(42, "DeleteGroups", 0, 2, 2, handle_delete_groups),
+        kio_api(43, "ElectLeaders", 0, 2, 2, handle_elect_leaders),
         kio_api(44, "IncrementalAlterConfigs", 0, 1, 1, handle_incremental_alter_configs),
+        kio_api(45, "AlterPartitionReassignments", 0, 1, 0, handle_alter_partition_reassignments),
+        kio_api(46, "ListPartitionReassignments", 0, 0, 0, handle_list_partition_reassignments),
         kio_api(47, "OffsetDelete", 0, 0, 1, handle_offset_delete),
+        kio_api(57, "UpdateFeatures", 0, 2, 0, handle_update_features),
         kio_api(60, "DescribeCluster", 0, 2, 0, handle_describe_cluster),
+        kio_api(74, "ListConfigResources", 0, 1, 0, handle_list_config_resources),
+        kio_api(75, "DescribeTopicPartitions", 0, 0, 0, handle_describe_topic_partitions),
         kio_api(61, "DescribeProducers", 0, 0, 0, handle_describe_producers),
         kio_api(65, "DescribeTransactions", 0, 0, 0, handle_describe_transactions),
         kio_api(66, "ListTransactions", 0, 2, 0, handle_list_transactions),

@@ -34,6 +34,13 @@ class HandlerSettings(Protocol):
         """What somebody set, as they wrote it."""
 
     @property
+    def defaults(self) -> Mapping[str, str]:
+        """The text of every default there is."""
+
+    def check_dynamic(self, changed: Mapping[str, str]) -> None:
+        """ConfigError where these could not be set while the broker runs."""
+
+    @property
     def auto_create_topics(self) -> bool: ...
 
     @property
@@ -41,6 +48,9 @@ class HandlerSettings(Protocol):
 
     @property
     def fetch_bytes_max(self) -> int: ...
+
+    @property
+    def describe_partitions_max(self) -> int: ...
 
 
 class Services:
@@ -53,6 +63,7 @@ class Services:
         "groups",
         "heavy_appends",
         "image",
+        "kept_topics",
         "markers",
         "node_id",
         "partitions",
@@ -86,6 +97,8 @@ class Services:
         self.node_id = node_id
         self.clock = clock
         self.image = image
+        self.kept_topics: dict[tuple[int, str], Any] = {}
+        """Metadata's: encoded parts of its answers."""
         self.partitions = partitions
         self.produce_waits = produce_waits
         self.fetch_waits = fetch_waits

@@ -40,8 +40,12 @@ class TopicImage(NamedTuple):
 class Image:
     def __init__(self) -> None:
         self.version = 0
+        self.brokers_version = 0
+        """Rises when a broker comes or goes, or one of its log directories does."""
         self.topics: dict[str, TopicImage] = {}
         self.names_by_id: dict[bytes, str] = {}
+        self.deleting: set[str] = set()
+        """Topics marked for deletion; some of their logs may still be on a disk."""
         self.topic_configs: dict[str, dict[str, str]] = {}
         self.broker_configs: dict[str, dict[str, str]] = {}
         self.brokers: dict[int, BrokerNode] = {}
@@ -65,6 +69,7 @@ class Image:
             if broker_id not in told:
                 self.offline_replicas[topic, partition] = (*told, broker_id)
         self.version += 1
+        self.brokers_version += 1
 
     def load(self, nodes: Iterable[Kept]) -> None:
         """The first filling, from every node of the tree, parents first."""
@@ -85,6 +90,8 @@ class Image:
                 self._write(result, operation.data, 0)
             else:
                 self._write(operation.path, operation.data, getattr(result, "version", 0))
+            if operation.path.startswith(f"{layout.BROKER_CONFIGS}/"):
+                touched.update(self.topics)  # brokers' keys are the defaults of every topic's
             touched.update(_topics_of([operation.path]))
         self.version += 1
         return touched
@@ -94,10 +101,13 @@ class Image:
         match parts[1:]:
             case ["brokers", "ids", broker_id]:
                 self.brokers[int(broker_id)] = layout.decode_broker(path, data)
+                self.brokers_version += 1
             case ["brokers", "topics", topic]:
                 self._write_topic(path, topic, data)
             case ["brokers", "topics", topic, "partitions", partition, "state"]:
                 self._write_state(topic, int(partition), layout.decode_state(path, data), version)
+            case ["admin", "delete_topics", topic]:
+                self.deleting.add(topic)
             case ["config", "topics", topic]:
                 self.topic_configs[topic] = layout.decode_config(path, data)
             case ["config", "brokers", broker]:
@@ -128,20 +138,26 @@ class Image:
         match parts[1:]:
             case ["brokers", "ids", broker_id]:
                 self.brokers.pop(int(broker_id), None)
+                self.brokers_version += 1
             case ["brokers", "topics", topic]:
                 gone = self.topics.pop(topic, None)
                 if gone is not None:
                     self.names_by_id.pop(gone.topic_id.bytes, None)
                     for number in gone.partitions:
                         self.offline_replicas.pop((topic, number), None)
+            case ["admin", "delete_topics", topic]:
+                self.deleting.discard(topic)
             case ["config", "topics", topic]:
                 self.topic_configs.pop(topic, None)
             case ["config", "brokers", broker]:
                 self.broker_configs.pop(broker, None)
 
 
+_TOPIC_PARENTS = (["brokers", "topics"], ["config", "topics"], ["admin", "delete_topics"])
+
+
 def _topics_of(paths: Iterable[str]) -> Iterable[str]:
     for path in paths:
         parts = path.split("/")
-        if len(parts) > 3 and parts[1:3] in (["brokers", "topics"], ["config", "topics"]):
+        if len(parts) > 3 and parts[1:3] in _TOPIC_PARENTS:
             yield parts[3]

@@ -17,6 +17,7 @@ TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 CLUSTER_ID = "/cluster/id"
 CONTROLLER_EPOCH = "/controller_epoch"
+DELETED_TOPICS = "/admin/delete_topics"
 PRODUCER_IDS = "/latest_producer_id_block"
 
 PERMANENT = (
@@ -30,7 +31,7 @@ PERMANENT = (
     "/config/users",
     "/config/changes",
     "/admin",
-    "/admin/delete_topics",
+    DELETED_TOPICS,
     "/cluster",
     "/isr_change_notification",
     "/log_dir_event_notification",
@@ -74,6 +75,11 @@ def topic_path(topic: str) -> str:
     return f"{TOPICS}/{topic}"
 
 
+def deletion_mark(topic: str) -> str:
+    """A topic is being deleted while this node is there: its logs go first, then what the tree says of it, then the mark."""
+    return f"{DELETED_TOPICS}/{topic}"
+
+
 def topic_of(path: str) -> str | None:
     """The topic whose own node this is; None for every other path."""
     if not path.startswith(f"{TOPICS}/"):
@@ -88,6 +94,14 @@ def state_path(topic: str, partition: int) -> str:
 
 def topic_config_path(topic: str) -> str:
     return f"{TOPIC_CONFIGS}/{topic}"
+
+
+CLUSTER_DEFAULT = "<default>"
+"""The entity that stands for every broker."""
+
+
+def broker_config_path(entity: str) -> str:
+    return f"{BROKER_CONFIGS}/{entity}"
 
 
 def broker_path(broker_id: int) -> str:

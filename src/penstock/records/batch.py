@@ -229,35 +229,13 @@ def attributes_of(
     )
 
 
-def assign(
-    buffer: WriteableBuffer,
-    position: int,
-    base_offset: int,
-    leader_epoch: int,
-    log_append_time_ms: int = NO_TIMESTAMP,
-) -> None:
-    """Sets offset and leader epoch of the batch at `position`; with a log append time also its type and timestamp.
-
-    With -1 type and timestamps stay as they are, and so does the CRC.
-    """
-    timestamp_type = -1 if log_append_time_ms == NO_TIMESTAMP else TimestampType.LOG_APPEND_TIME
-    kernels.assign(buffer, position, base_offset, leader_epoch, timestamp_type, log_append_time_ms)
-
-
-def assign_create_time(
-    buffer: WriteableBuffer, position: int, base_offset: int, leader_epoch: int, max_timestamp: int
-) -> None:
-    """Sets offset and leader epoch, and makes the header say CreateTime with the true max timestamp.
-
-    A client's header may claim another maximum than its records have; the CRC is recomputed only then.
-    """
-    kernels.assign(buffer, position, base_offset, leader_epoch, TimestampType.CREATE_TIME, max_timestamp)
-
-
 def assigned(
     buffer: WriteableBuffer, position: int, base_offset: int, leader_epoch: int, timestamp_type: int, max_timestamp: int
 ) -> Batch:
-    """Sets offset, leader epoch, timestamp type and max timestamp of the batch at `position`; the batch as it stands then."""
+    """Sets offset, leader epoch, timestamp type and max timestamp of the batch at `position`; the batch as it stands then.
+
+    A client's header may claim another type or maximum than holds; the CRC is recomputed only then.
+    """
     return kernels.assigned(buffer, position, base_offset, leader_epoch, timestamp_type, max_timestamp, Batch)
 
 
@@ -266,7 +244,3 @@ def crc32c(data: ReadableBuffer, start: int = 0, end: int | None = None) -> int:
     if end is None:
         end = memoryview(data).nbytes
     return kernels.crc32c(data, start, end)
-
-
-search_offset_index = kernels.search_offset_index
-search_time_index = kernels.search_time_index

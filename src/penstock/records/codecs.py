@@ -34,6 +34,11 @@ EXPANDED_BYTES_MAX = 64 * 1024 * 1024
 ZSTD_WINDOW_BYTES_MAX = 128 * 1024 * 1024
 """What zstd's decoder itself takes by default, and the most that Kafka's highest level writes."""
 
+PIECES_MAX = 65_536
+"""Blocks, chunks and frames that a payload may consist of: walking them takes time, however little they hold."""
+GZIP_MEMBERS_MAX = 1_024
+"""The same for gzip, whose members cost more to begin."""
+
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_CHUNK_BYTES = 32 * 1024
@@ -83,6 +88,10 @@ def compress(codec: Codec, data: ReadableBuffer, level: int | None = None) -> by
     return bytes(view)
 
 
+def _too_many_pieces() -> CorruptRecordError:
+    return CorruptRecordError(f"compressed records come in more than {PIECES_MAX} pieces")
+
+
 def _too_large(limit: int) -> MessageTooLargeError:
     return MessageTooLargeError(f"compressed records hold more than the {limit} bytes allowed")
 
@@ -99,6 +108,8 @@ def _decompress_gzip(view: memoryview, limit: int) -> bytes:
         if not inflate.eof:
             raise CorruptRecordError("gzip payload ends in the middle of a member")
         parts.append(part)
+        if len(parts) > GZIP_MEMBERS_MAX:
+            raise CorruptRecordError(f"gzip payload has more than {GZIP_MEMBERS_MAX} members")
         left = inflate.unused_data
         if not left:
             return part if len(parts) == 1 else b"".join(parts)
@@ -138,6 +149,8 @@ def _xerial_chunks(view: memoryview) -> list[memoryview]:
             raise CorruptRecordError(f"snappy chunk of {size} bytes in the {len(view) - at} that are left")
         chunks.append(view[at : at + size])
         at += size
+        if len(chunks) > PIECES_MAX:
+            raise _too_many_pieces()
     return chunks
 
 
@@ -155,8 +168,11 @@ def _decompress_lz4(view: memoryview, limit: int) -> bytearray:
 
 def _lz4_bound(view: memoryview) -> int:
     """The most that the frames can hold: raw blocks as they are, others the frame's block size or 255 times theirs."""
-    at = bound = 0
+    at = bound = pieces = 0
     while at < len(view):
+        pieces += 1
+        if pieces > PIECES_MAX:
+            raise _too_many_pieces()
         (magic,) = _LE_UINT32.unpack_from(view, at)
         if _SKIPPABLE_FIRST <= magic <= _SKIPPABLE_LAST:
             at += 8 + _LE_UINT32.unpack_from(view, at + 4)[0]
@@ -173,6 +189,9 @@ def _lz4_bound(view: memoryview) -> int:
             at += 4
             if size == 0:
                 break
+            pieces += 1
+            if pieces > PIECES_MAX:
+                raise _too_many_pieces()
             content = size & ~_LZ4_RAW_BIT
             if content > block_bytes_max or content > len(view) - at:
                 raise CorruptRecordError("LZ4 block runs past its frame")
@@ -204,8 +223,11 @@ def _decompress_zstd(view: memoryview, limit: int) -> bytearray:
 
 def _zstd_bound(view: memoryview) -> int:
     """The most that the frames can hold: the size they state, else what their blocks can be (RFC 8878, 3.1.1)."""
-    at = bound = 0
+    at = bound = pieces = 0
     while at < len(view):
+        pieces += 1
+        if pieces > PIECES_MAX:
+            raise _too_many_pieces()
         (magic,) = _LE_UINT32.unpack_from(view, at)
         if _SKIPPABLE_FIRST <= magic <= _SKIPPABLE_LAST:
             at += 8 + _LE_UINT32.unpack_from(view, at + 4)[0]
@@ -213,7 +235,8 @@ def _zstd_bound(view: memoryview) -> int:
         if magic != _ZSTD_MAGIC:
             raise CorruptRecordError(f"no zstd frame starts with {magic:#010x}")
         at, content, checksum_bytes = _zstd_header(view, at + 4)
-        at, blocks = _zstd_blocks(view, at)
+        at, blocks, count = _zstd_blocks(view, at)
+        pieces += count
         at += checksum_bytes
         bound += blocks if content is None else min(content, blocks)
     return bound
@@ -242,10 +265,13 @@ def _zstd_header(view: memoryview, at: int) -> tuple[int, int | None, int]:
     return at + size_bytes, content, 4 if descriptor & 0x04 else 0
 
 
-def _zstd_blocks(view: memoryview, at: int) -> tuple[int, int]:
-    """(where the blocks end, the most bytes that they hold)."""
-    bound = 0
+def _zstd_blocks(view: memoryview, at: int) -> tuple[int, int, int]:
+    """(where the blocks end, the most bytes that they hold, how many they are)."""
+    bound = count = 0
     while True:
+        count += 1
+        if count > PIECES_MAX:
+            raise _too_many_pieces()
         header = int.from_bytes(view[at : at + 3], "little")
         if at + 3 > len(view):
             raise CorruptRecordError("zstd frame ends within a block")
@@ -255,7 +281,7 @@ def _zstd_blocks(view: memoryview, at: int) -> tuple[int, int]:
         bound += size if kind < 2 else _ZSTD_BLOCK_BYTES_MAX
         at += 3 + (1 if kind == 1 else size)
         if header & 1:
-            return at, bound
+            return at, bound, count
 
 
 def _into(

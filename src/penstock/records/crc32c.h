@@ -126,7 +126,7 @@ static uint32_t penstock_crc32c_hardware(uint32_t start, const unsigned char *da
 
 static int penstock_crc_hardware = 0;
 
-static int penstock_crc32c_start(void) {
+static inline int penstock_crc32c_start(void) {
     for (int b = 0; b < 256; b++) {
         uint32_t crc = (uint32_t)b;
         for (int i = 0; i < 8; i++)
@@ -146,7 +146,7 @@ static int penstock_crc32c_start(void) {
     return penstock_crc_hardware;
 }
 
-static uint32_t penstock_crc32c(uint32_t crc, const unsigned char *data, size_t size) {
+static inline uint32_t penstock_crc32c(uint32_t crc, const unsigned char *data, size_t size) {
 #if PENSTOCK_CRC_HARDWARE
     if (penstock_crc_hardware)
         return ~penstock_crc32c_hardware(~crc, data, size);
@@ -155,7 +155,7 @@ static uint32_t penstock_crc32c(uint32_t crc, const unsigned char *data, size_t 
 }
 
 /* The table way whatever the machine can do, so that tests reach it. */
-static uint32_t penstock_crc32c_portable(uint32_t crc, const unsigned char *data, size_t size) {
+static inline uint32_t penstock_crc32c_portable(uint32_t crc, const unsigned char *data, size_t size) {
     return ~penstock_crc32c_tables(~crc, data, size);
 }
 

@@ -15,11 +15,13 @@ import cython
 
 if not cython.compiled:
     from crc32c import crc32c as _crc32c_package
+    from crc32c import hardware_based
 
 COMPILED = bool(cython.compiled)
-HARDWARE_CRC = False
 if cython.compiled:
     HARDWARE_CRC = bool(penstock_crc32c_start())  # noqa: F821 (declared in kernels.pxd)
+else:
+    HARDWARE_CRC = bool(hardware_based)
 
 RELEASE_BYTES = cython.declare(cython.Py_ssize_t, 128 * 1024)
 
@@ -40,10 +42,9 @@ _new_tuple = tuple.__new__
 
 
 @cython.cfunc
-@cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _uint32(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.uint:
+def uint32_at(data: Bytes, at: cython.Py_ssize_t) -> cython.uint:  # noqa: F821
     return (
         (cython.cast(cython.uint, data[at]) << 24)
         | (cython.cast(cython.uint, data[at + 1]) << 16)
@@ -53,32 +54,29 @@ def _uint32(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cyt
 
 
 @cython.cfunc
-@cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _int32(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.int:
-    value: cython.uint = _uint32(data, at)
+def int32_at(data: Bytes, at: cython.Py_ssize_t) -> cython.int:  # noqa: F821
+    value: cython.uint = uint32_at(data, at)
     if cython.compiled:
         return cython.cast(cython.int, value)
     return value - ((value & 0x80000000) << 1)
 
 
 @cython.cfunc
-@cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _int64(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.longlong:
-    value: cython.ulonglong = (cython.cast(cython.ulonglong, _uint32(data, at)) << 32) | _uint32(data, at + 4)
+def int64_at(data: Bytes, at: cython.Py_ssize_t) -> cython.longlong:  # noqa: F821
+    value: cython.ulonglong = (cython.cast(cython.ulonglong, uint32_at(data, at)) << 32) | uint32_at(data, at + 4)
     if cython.compiled:
         return cython.cast(cython.longlong, value)
     return value - ((value & (1 << 63)) << 1)
 
 
 @cython.cfunc
-@cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _int16(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.int:
+def int16_at(data: Bytes, at: cython.Py_ssize_t) -> cython.int:  # noqa: F821
     value: cython.int = (cython.cast(cython.int, data[at]) << 8) | data[at + 1]
     return value - ((value & 0x8000) << 1)
 
@@ -87,9 +85,9 @@ def _int16(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cyth
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _crc(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.uint:
+def _crc(data: Bytes, start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.uint:  # noqa: F821
     if cython.compiled:
-        return penstock_crc32c(0, cython.address(data[0]) + start, end - start)  # noqa: F821
+        return penstock_crc32c(0, data + start, end - start)  # noqa: F821
     else:  # noqa: RET505 (the compiler drops this branch whole)
         return _crc32c_package(memoryview(data)[start:end])
 
@@ -101,11 +99,15 @@ def crc32c(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end:
         raise IndexError("slice outside the buffer")
     if start == end:
         return 0
+    if cython.compiled:
+        view: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
+    else:
+        view = data
     if end - start > RELEASE_BYTES:
         with cython.nogil:
-            result = _crc(data, start, end)
+            result = _crc(view, start, end)
     else:
-        result = _crc(data, start, end)
+        result = _crc(view, start, end)
     return result
 
 
@@ -122,7 +124,7 @@ def crc32c_portable(data: cython.const[cython.uchar][::1]) -> int:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _is_zero(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.bint:
+def _is_zero(data: Bytes, start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.bint:  # noqa: F821
     at: cython.Py_ssize_t = start
     while at < end and data[at] == 0:
         at += 1
@@ -132,8 +134,11 @@ def _is_zero(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, en
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _check(
-    data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t, check_crc: cython.bint
+def check_batch(
+    data: Bytes,  # noqa: F821
+    at: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    check_crc: cython.bint,
 ) -> cython.Py_ssize_t:
     """Size of the good batch at `at`, or minus the reason why there is none."""
     left: cython.Py_ssize_t = end - at
@@ -142,7 +147,7 @@ def _check(
     delta: cython.int
     if left < 17:  # the magic byte stands at 16
         return -INCOMPLETE
-    length = _int32(data, at + 8)
+    length = int32_at(data, at + 8)
     magic = data[at + 16]
     if length == 0 and _is_zero(data, at, end):
         return -ZEROES
@@ -154,10 +159,10 @@ def _check(
         return -BAD_SIZE
     if left < 12 + length:
         return -INCOMPLETE
-    if check_crc and _uint32(data, at + 17) != _crc(data, at + 21, at + 12 + length):
+    if check_crc and uint32_at(data, at + 17) != _crc(data, at + 21, at + 12 + length):
         return -BAD_CRC
-    delta = _int32(data, at + 23)
-    if delta < 0 or _int32(data, at + 57) < 0 or _int64(data, at) > INT64_MAX - delta:
+    delta = int32_at(data, at + 23)
+    if delta < 0 or int32_at(data, at + 57) < 0 or int64_at(data, at) > INT64_MAX - delta:
         return -BAD_COUNT
     return 12 + length
 
@@ -166,7 +171,7 @@ def _check(
 @cython.nogil
 @cython.exceptval(check=False)
 def _walk(
-    data: cython.const[cython.uchar][::1],
+    data: Bytes,  # noqa: F821
     start: cython.Py_ssize_t,
     end: cython.Py_ssize_t,
     check_crc: cython.bint,
@@ -179,7 +184,7 @@ def _walk(
     while at < end:
         if count == batches_max:
             return count, at, LIMIT
-        size = _check(data, at, end, check_crc)
+        size = check_batch(data, at, end, check_crc)
         if size <= 0:
             return count, at, cython.cast(cython.int, -size)
         at += size
@@ -188,25 +193,25 @@ def _walk(
 
 
 @cython.cfunc
-def _batch(batch_class: type, data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> object:
-    base_offset: cython.longlong = _int64(data, at)
+def _batch(batch_class: type, data: Bytes, at: cython.Py_ssize_t) -> object:  # noqa: F821
+    base_offset: cython.longlong = int64_at(data, at)
     return _new_tuple(
         batch_class,
         (
             at,
-            12 + _int32(data, at + 8),
+            12 + int32_at(data, at + 8),
             base_offset,
-            base_offset + _int32(data, at + 23),
-            _int32(data, at + 12),
+            base_offset + int32_at(data, at + 23),
+            int32_at(data, at + 12),
             data[at + 16],
-            _uint32(data, at + 17),
-            _int16(data, at + 21),
-            _int64(data, at + 27),
-            _int64(data, at + 35),
-            _int64(data, at + 43),
-            _int16(data, at + 51),
-            _int32(data, at + 53),
-            _int32(data, at + 57),
+            uint32_at(data, at + 17),
+            int16_at(data, at + 21),
+            int64_at(data, at + 27),
+            int64_at(data, at + 35),
+            int64_at(data, at + 43),
+            int16_at(data, at + 51),
+            int32_at(data, at + 53),
+            int32_at(data, at + 57),
         ),
     )
 
@@ -233,16 +238,20 @@ def scan(
         end = len(data)
     if not 0 <= start <= end <= len(data):
         raise IndexError("slice outside the buffer")
+    if cython.compiled:
+        view: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
+    else:
+        view = data
     if end - start > RELEASE_BYTES:
         with cython.nogil:
-            count, stopped_at, stop = _walk(data, start, end, check_crc, batches_max)
+            count, stopped_at, stop = _walk(view, start, end, check_crc, batches_max)
     else:
-        count, stopped_at, stop = _walk(data, start, end, check_crc, batches_max)
+        count, stopped_at, stop = _walk(view, start, end, check_crc, batches_max)
     batches: list = []
     at: cython.Py_ssize_t = start
     while count > 0:
-        batches.append(_batch(batch_class, data, at))
-        at += 12 + _int32(data, at + 8)
+        batches.append(_batch(batch_class, view, at))
+        at += 12 + int32_at(view, at + 8)
         count -= 1
     return _new_tuple(scan_class, (batches, stopped_at, stops[stop]))
 
@@ -259,43 +268,6 @@ def _put(data: cython.uchar[::1], at: cython.Py_ssize_t, size: cython.int, value
         at += 1
 
 
-def assign(
-    data: cython.uchar[::1],
-    at: cython.Py_ssize_t,
-    base_offset: cython.longlong,
-    leader_epoch: cython.int,
-    timestamp_type: cython.int,
-    max_timestamp: cython.longlong,
-) -> None:
-    """Patches the batch at `at`: offset and epoch, and with timestamp_type 0 or 1 also type and max timestamp.
-
-    Offset and epoch lie outside the CRC; type and timestamp inside, and the CRC is recomputed only if one changed.
-    """
-    attributes: cython.int
-    size: cython.Py_ssize_t
-    crc: cython.uint
-    if not 0 <= at <= len(data) - 61:
-        raise IndexError("no batch header there")
-    size = 12 + _int32(data, at + 8)
-    if not 61 <= size <= len(data) - at:
-        raise IndexError("no whole batch there")
-    _put(data, at, 8, base_offset)
-    _put(data, at + 12, 4, leader_epoch)
-    if timestamp_type < 0:
-        return
-    attributes = (_int16(data, at + 21) & ~8) | (timestamp_type << 3)
-    if attributes == _int16(data, at + 21) and max_timestamp == _int64(data, at + 35):
-        return
-    _put(data, at + 21, 2, attributes)
-    _put(data, at + 35, 8, max_timestamp)
-    if size > RELEASE_BYTES:
-        with cython.nogil:
-            crc = _crc(data, at + 21, at + size)
-    else:
-        crc = _crc(data, at + 21, at + size)
-    _put(data, at + 17, 4, crc)
-
-
 def assigned(
     data: cython.uchar[::1],
     at: cython.Py_ssize_t,
@@ -305,9 +277,35 @@ def assigned(
     max_timestamp: cython.longlong,
     batch_class: type,
 ) -> object:
-    """Like assign(), and the batch as it stands then."""
-    assign(data, at, base_offset, leader_epoch, timestamp_type, max_timestamp)
-    return _batch(batch_class, data, at)
+    """Patches the batch at `at`: offset, epoch, timestamp type (0 or 1) and max timestamp; the batch as it stands then.
+
+    Offset and epoch lie outside the CRC; type and timestamp inside, and the CRC is recomputed only if one changed.
+    """
+    attributes: cython.int
+    size: cython.Py_ssize_t
+    crc: cython.uint
+    if not 0 <= at <= len(data) - 61:
+        raise IndexError("no batch header there")
+    if cython.compiled:
+        view: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
+    else:
+        view = data
+    size = 12 + int32_at(view, at + 8)
+    if not 61 <= size <= len(data) - at:
+        raise IndexError("no whole batch there")
+    _put(data, at, 8, base_offset)
+    _put(data, at + 12, 4, leader_epoch)
+    attributes = (int16_at(view, at + 21) & ~8) | (timestamp_type << 3)
+    if attributes != int16_at(view, at + 21) or max_timestamp != int64_at(view, at + 35):
+        _put(data, at + 21, 2, attributes)
+        _put(data, at + 35, 8, max_timestamp)
+        if size > RELEASE_BYTES:
+            with cython.nogil:
+                crc = _crc(view, at + 21, at + size)
+        else:
+            crc = _crc(view, at + 21, at + size)
+        _put(data, at + 17, 4, crc)
+    return _batch(batch_class, view, at)
 
 
 def write_header(
@@ -329,6 +327,10 @@ def write_header(
     crc: cython.uint
     if at < 0 or not 61 <= size <= len(data) - at:
         raise IndexError("no room for the batch")
+    if cython.compiled:
+        view: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
+    else:
+        view = data
     _put(data, at, 8, base_offset)
     _put(data, at + 8, 4, size - 12)
     _put(data, at + 12, 4, leader_epoch)
@@ -343,9 +345,9 @@ def write_header(
     _put(data, at + 57, 4, record_count)
     if size > RELEASE_BYTES:
         with cython.nogil:
-            crc = _crc(data, at + 21, at + size)
+            crc = _crc(view, at + 21, at + size)
     else:
-        crc = _crc(data, at + 21, at + size)
+        crc = _crc(view, at + 21, at + size)
     _put(data, at + 17, 4, crc)
 
 
@@ -353,7 +355,7 @@ def write_header(
 @cython.nogil
 @cython.exceptval(check=False)
 def _search(
-    data: cython.const[cython.uchar][::1],
+    data: Bytes,  # noqa: F821
     entries: cython.Py_ssize_t,
     entry_bytes: cython.Py_ssize_t,
     target: cython.longlong,
@@ -375,9 +377,9 @@ def _search(
         else:
             middle = (low + high) // 2
         if entry_bytes == 8:
-            key = _int32(data, middle * 8)
+            key = int32_at(data, middle * 8)
         else:
-            key = _int64(data, middle * entry_bytes)
+            key = int64_at(data, middle * entry_bytes)
         if key <= target:
             low = middle
         else:
@@ -391,7 +393,11 @@ def search_offset_index(
     """Largest slot of an offset index (int32 relative offset, int32 position) at or below the target, or -1."""
     if not 0 <= entries <= len(data) // 8:
         raise IndexError("more entries than the buffer holds")
-    return _search(data, entries, 8, relative_target)
+    if cython.compiled:
+        view: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
+    else:
+        view = data
+    return _search(view, entries, 8, relative_target)
 
 
 def search_time_index(
@@ -400,4 +406,8 @@ def search_time_index(
     """Largest slot of a time index (int64 timestamp, int32 relative offset) at or below the timestamp, or -1."""
     if not 0 <= entries <= len(data) // 12:
         raise IndexError("more entries than the buffer holds")
-    return _search(data, entries, 12, timestamp)
+    if cython.compiled:
+        view: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
+    else:
+        view = data
+    return _search(view, entries, 12, timestamp)

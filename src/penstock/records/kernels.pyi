@@ -21,9 +21,6 @@ def scan(
     scan_class: type[_Scan],
     stops: tuple[object, ...],
 ) -> _Scan: ...
-def assign(
-    data: WriteableBuffer, at: int, base_offset: int, leader_epoch: int, timestamp_type: int, max_timestamp: int
-) -> None: ...
 def assigned(
     data: WriteableBuffer,
     at: int,

@@ -124,9 +124,12 @@ def newest_if_good(
     newest_ms: int,
     require_keys: bool,
 ) -> int | None:
-    """The greatest timestamp, or None if anything is amiss: then `validate` says what. The way of almost every batch."""
+    """The greatest timestamp, or None if anything is amiss: then `validate` says what. The way of almost every batch.
+
+    Offset deltas other than 0, 1, 2 … are amiss: a client's batch has no gaps.
+    """
     found = record_kernels.validate(payload, start, end, record_count, base_timestamp, oldest_ms, newest_ms)
-    if found[0] < 0 or found[6] or (require_keys and found[5]):
+    if found[0] < 0 or found[6] or not found[8] or (require_keys and found[5]):
         return None
     return found[2]
 

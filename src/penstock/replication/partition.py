@@ -20,6 +20,7 @@ from penstock.replication.errors import (
     NotLeaderOrFollowerError,
     UnknownLeaderEpochError,
 )
+from penstock.replication.traffic import Traffic
 from penstock.replication.verification import Verifications
 from penstock.storage.append import Prepared
 from penstock.storage.partition_log import AppendResult, Bound, PartitionLog, ReadResult
@@ -57,6 +58,7 @@ class Partition:
         "replicas",
         "topic_id",
         "topic_partition",
+        "traffic",
         "verifications",
     )
 
@@ -71,6 +73,8 @@ class Partition:
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
         self.min_isr = log.config.min_insync_replicas
+        self.traffic = Traffic()
+        """What is counted of the topic; `Partitions` puts the topic's own here."""
         self.flush_offset = -1
         """Appends up to here wait for a flush; -1 if none does."""
         self.verifications = Verifications()

@@ -7,17 +7,20 @@ from collections.abc import Iterator
 from penstock.base.ids import TopicPartition
 from penstock.replication.errors import UnknownTopicOrPartitionError
 from penstock.replication.partition import Partition
+from penstock.replication.traffic import TrafficByTopic
 
 
 class Partitions:
     def __init__(self) -> None:
         self._by_topic: dict[str, dict[int, Partition]] = {}
+        self.traffic = TrafficByTopic()
 
     def add(self, partition: Partition) -> None:
         topic, number = partition.topic_partition
         held = self._by_topic.setdefault(topic, {})
         assert number not in held, f"{partition.topic_partition} is held already"
         held[number] = partition
+        partition.traffic = self.traffic.of(topic)
 
     def remove(self, topic_partition: TopicPartition) -> Partition | None:
         held = self._by_topic.get(topic_partition.topic)
@@ -26,6 +29,7 @@ class Partitions:
         partition = held.pop(topic_partition.partition, None)
         if not held:
             del self._by_topic[topic_partition.topic]
+            self.traffic.forget(topic_partition.topic)
         return partition
 
     def find(self, topic: str, number: int) -> Partition | None:

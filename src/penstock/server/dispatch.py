@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kio.schema.errors import ErrorCode
+
 from penstock.handlers.api import NO_ANSWER, Api, Context, Peer, Pending, Services
 from penstock.handlers.api_versions import unsupported_version_answer
 from penstock.protocol.errors import MalformedMessageError
 from penstock.protocol.fetch import Slice
 from penstock.protocol.headers import API_VERSIONS_KEY, read_request_header, response_header, skip_header_tags
 from penstock.protocol.primitives import INT32, Buffer
+from penstock.server.request_metrics import ApiTimes
 
 Parts = list[bytes | Slice]
 
@@ -36,12 +39,15 @@ class Dispatcher:
     def __init__(self, apis: Mapping[int, Api], services: Services) -> None:
         self._apis = apis
         self._services = services
+        self._now_us = services.clock.monotonic_us
+        self.times = {key: ApiTimes(api.name) for key, api in apis.items()}
 
     def dispatch(self, frame: Buffer, peer: Peer) -> Outcome:
         """The answer to a request: bytes, parts, one to wait for, or None where no answer is wanted.
 
         MalformedMessageError means: close the connection.
         """
+        begun_us = self._now_us()
         api_key, version, correlation_id, client_id, position = read_request_header(frame)
         api = self._apis.get(api_key)
         if api is None:
@@ -53,17 +59,29 @@ class Dispatcher:
         flexible = version >= api.flexible_from
         if flexible:
             position = skip_header_tags(frame, position)
+        times = self.times[api_key]
+        times.received(version)
         request = api.decode(frame, position, version)
         answer = api.handle(request, Context(self._services, peer, api_key, version, client_id))
         header = response_header(correlation_id, api_key, flexible=flexible)
         if type(answer) is Pending:
-            return Waiting(
-                answer,
-                lambda resolved: None if resolved is NO_ANSWER else framed(header, api.encode(resolved, version)),
-            )
-        if answer is NO_ANSWER:
-            return None
-        return framed(header, api.encode(answer, version))
+            handled_us = self._now_us()
+
+            def encode(resolved: Any) -> bytes | Parts | None:
+                times.waited(handled_us - begun_us, self._now_us() - handled_us)
+                return None if resolved is NO_ANSWER else framed(header, self._encoded(api, times, resolved, version))
+
+            return Waiting(answer, encode)
+        parts = None if answer is NO_ANSWER else framed(header, self._encoded(api, times, answer, version))
+        times.answered(self._now_us() - begun_us)
+        return parts
+
+    @staticmethod
+    def _encoded(api: Api, times: ApiTimes, answer: Any, version: int) -> bytes | Parts:
+        code = getattr(answer, "error_code", 0)
+        if code:
+            times.failed(ErrorCode(code).name)
+        return api.encode(answer, version)
 
 
 def framed(header: bytes, body: bytes | Parts) -> bytes | Parts:

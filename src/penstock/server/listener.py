@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from penstock.base.errors import ConfigError
@@ -12,6 +13,9 @@ from penstock.handlers.api import Peer
 from penstock.protocol.primitives import Buffer
 from penstock.server.connection import Connection
 from penstock.server.dispatch import Outcome
+
+_ATTEMPTS = 20
+"""To find a port that is free for every address of a host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +56,7 @@ class Server:
     ) -> None:
         self._dispatch = dispatch
         self._frame_bytes_max = frame_bytes_max
-        self._connections_max = connections_max
+        self.connections_max = connections_max
         self._backlog = backlog
         self._run_in_thread = run_in_thread
         self._servers: list[asyncio.AbstractServer] = []
@@ -60,19 +64,37 @@ class Server:
         self._to_flush: list[Connection] = []
 
     async def bind(self, address: Address) -> Address:
-        """Binds a socket; nothing is accepted before `start`. Returns the address with its real port."""
+        """Binds sockets; nothing is accepted before `start`. Returns the address with its real port.
+
+        A name may stand for several addresses, an empty one stands for every interface: all of them get the same port.
+        """
+        loop, port = asyncio.get_running_loop(), address.port
+        for bound in await self._sockets(address):
+            server = await loop.create_server(
+                lambda: self._connection(address.name), sock=bound, backlog=self._backlog, start_serving=False
+            )
+            self._servers.append(server)
+            port = bound.getsockname()[1]
+        return Address(name=address.name, host=address.host, port=port)
+
+    async def _sockets(self, address: Address) -> list[socket.socket]:
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(
-            lambda: self._connection(address.name),
-            host=address.host or None,
-            port=address.port,
-            backlog=self._backlog,
-            reuse_address=True,
-            start_serving=False,
-        )
-        self._servers.append(server)
-        bound: socket.socket = server.sockets[0]
-        return Address(name=address.name, host=address.host, port=bound.getsockname()[1])
+        try:
+            found = await loop.getaddrinfo(
+                address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+        except socket.gaierror as error:
+            raise ConfigError(f"{address}: the host cannot be found ({error.strerror})") from None
+        places = list(dict.fromkeys((family, place[0]) for family, _, _, _, place in found))
+        for attempt in range(_ATTEMPTS):
+            try:
+                return _bind_all(places, address.port)
+            except OSError as error:
+                # A free port of one address family may be taken in the other.
+                is_free_port_taken = address.port == 0 and error.errno == errno.EADDRINUSE
+                if not is_free_port_taken or attempt == _ATTEMPTS - 1:
+                    raise ConfigError(f"{address} cannot be listened on: {error.strerror}") from None
+        raise AssertionError("one attempt returns or raises")
 
     async def start(self) -> None:
         for server in self._servers:
@@ -100,7 +122,7 @@ class Server:
             connection.flush()
 
     def _opened(self, connection: Connection) -> bool:
-        if len(self.connections) >= self._connections_max:
+        if len(self.connections) >= self.connections_max:
             return False
         self.connections.add(connection)
         return True
@@ -122,3 +144,35 @@ class Server:
             server.close()
         for connection in tuple(self.connections):
             connection.close("the broker is stopping")
+
+
+def _bind_all(places: Sequence[tuple[int, object]], port: int) -> list[socket.socket]:
+    """One socket for each address, all on one port: the first free one where it is 0. All or none."""
+    bound: list[socket.socket] = []
+    try:
+        for family, host in places:
+            try:
+                one = socket.socket(family, socket.SOCK_STREAM)
+            except OSError as error:
+                if error.errno == errno.EAFNOSUPPORT and len(places) > 1:
+                    continue  # a machine without IPv6 lists its addresses all the same
+                raise
+            bound.append(one)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            try:
+                one.bind((host, port))
+            except OSError as error:
+                if error.errno != errno.EADDRNOTAVAIL or len(places) == 1:
+                    raise
+                bound.pop().close()
+                continue
+            port = one.getsockname()[1]
+        if not bound:
+            raise OSError(errno.EADDRNOTAVAIL, "no address of it is this machine's")
+    except BaseException:
+        for one in bound:
+            one.close()
+        raise
+    return bound

@@ -49,6 +49,8 @@ class Prepared(NamedTuple):
     batches: list[Batch]
     max_timestamps: list[int]
     """Each batch's true largest timestamp, as its records have it."""
+    config: LogConfig | None = None
+    """What a leader's bytes were judged by; a follower's are not."""
 
 
 def stop_error(found: Scan) -> CorruptRecordError | UnsupportedForMessageFormatError:
@@ -94,7 +96,7 @@ def prepare_leader(records: ReadableBuffer, config: LogConfig, origin: Origin, n
         if newest is None:
             newest = _validate(batch, data, start, end, config, now_ms).max_timestamp
         max_timestamps.append(newest)
-    return Prepared(data, batches, max_timestamps)
+    return Prepared(data, batches, max_timestamps, config)
 
 
 def _prepare_slowly(data: memoryview, batches: list[Batch], config: LogConfig, origin: Origin, now_ms: int) -> Prepared:
@@ -121,12 +123,12 @@ def _prepare_slowly(data: memoryview, batches: list[Batch], config: LogConfig, o
         level = config.codec_level if target is config.codec else None
         parts.append(rebuild(batch, fresh, record_count=batch.record_count, codec=target, level=level))
     if not rewritten:
-        return Prepared(data, batches, max_timestamps)
+        return Prepared(data, batches, max_timestamps, config)
     joined = bytearray().join(parts)
     batches = scan(joined, check_crc=False).batches
     for batch in batches:
         _check_size(batch, config)
-    return Prepared(memoryview(joined), batches, max_timestamps)
+    return Prepared(memoryview(joined), batches, max_timestamps, config)
 
 
 def _check_batch(batch: Batch, config: LogConfig, origin: Origin) -> None:
@@ -165,6 +167,7 @@ def _validate(
         before_max_ms=config.timestamp_before_max_ms,
         after_max_ms=config.timestamp_after_max_ms,
         require_keys=config.compact and not batch.attributes & CONTROL_BIT,
+        sequential_offsets=not batch.attributes & CODEC_MASK,
         timestamp_type=TimestampType.LOG_APPEND_TIME if config.log_append_time else TimestampType.CREATE_TIME,
         claimed_append_time=batch.max_timestamp if batch.attributes & TIMESTAMP_TYPE_BIT else None,
     )
@@ -186,6 +189,10 @@ def prepare_follower(records: ReadableBuffer, end_offset: int) -> Prepared:
                 found.batches[:slot],
             )  # no one segment can hold both: the next fetch has the rest
             break
+        if batch.record_count > batch.last_offset - batch.base_offset + 1:
+            raise CorruptRecordError(
+                f"a batch counts {batch.record_count} records from offset {batch.base_offset} to {batch.last_offset}"
+            )
         if batch.base_offset < expected:
             raise OffsetsOutOfOrderError(
                 f"a batch starts at offset {batch.base_offset}; the log's end is {expected}"

@@ -17,28 +17,28 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from penstock.base.errors import CorruptFileError
-from penstock.base.files import File, Files, ReadableBuffer
+from penstock.base.files import Files, ReadableBuffer
 from penstock.records import codecs, payload
-from penstock.records.batch import Batch, Codec, Stop, read_header, records_slice, scan
+from penstock.records.batch import Batch, Codec, Stop, records_slice, scan
 from penstock.records.build import rebuild
 from penstock.records.key_map import KeyMap
 from penstock.storage import names
 from penstock.storage.config import LogConfig
 from penstock.storage.producer_replay import end_marker
 from penstock.storage.segment import ActiveSegment, OpenFiles
+from penstock.storage.stretches import GoodBatches, Stretch
 from penstock.storage.transaction_index import AbortedTransaction
 
-_CHUNK_BYTES = 1024 * 1024
 _WRITE_BYTES = 1024 * 1024
 
 
 class Source(NamedTuple):
-    """A segment to clean: its file is held open, so that it can be read whatever happens to its name."""
+    """A segment to clean, opened when its turn comes: a round over many segments holds one of them at a time."""
 
     base_offset: int
     end_offset: int
     size_bytes: int
-    file: File
+    path: str
     modified_ms: int
     aborted: list[AbortedTransaction]
 
@@ -77,6 +77,8 @@ class CompactionResult(NamedTuple):
     bytes_read: int
     bytes_written: int
     records_removed: int
+    missing: str = ""
+    """A segment's file that was gone when its turn came: the log changed, and the round counts for nothing."""
 
 
 class _Transactions:
@@ -140,14 +142,18 @@ class _Round:
 
     def run(self) -> CompactionResult:
         job = self._job
-        clean_offset = self._build_map()
-        groups = []
-        for group in job.groups:
-            if group[0].base_offset >= clean_offset:
-                break
-            groups.append(self._clean_group(group))
-        job.files.sync_directory(job.directory)
-        return CompactionResult(job, groups, clean_offset, self._read, self._written, self._removed)
+        groups: list[CleanedGroup] = []
+        clean_offset, missing = job.first_dirty_offset, ""
+        try:
+            clean_offset = self._build_map()
+            for group in job.groups:
+                if group[0].base_offset >= clean_offset:
+                    break
+                groups.append(self._clean_group(group))
+            job.files.sync_directory(job.directory)
+        except FileNotFoundError as error:
+            missing = str(error.filename)
+        return CompactionResult(job, groups, clean_offset, self._read, self._written, self._removed, missing)
 
     def _build_map(self) -> int:
         """Puts the dirty keys into the map; returns the offset up to which it speaks."""
@@ -157,7 +163,7 @@ class _Round:
             if source.end_offset <= job.first_dirty_offset:
                 continue
             transactions.add(source.aborted)
-            for data, batches in chunks(source):
+            for data, _, batches in _stretches(job.files, source):
                 for batch in batches:
                     if batch.is_control:
                         transactions.marker_is_spent(batch, data)
@@ -196,7 +202,7 @@ class _Round:
         out = bytearray()
         for source in group:
             self._transactions.add(source.aborted)
-            for data, batches in chunks(source):
+            for data, _, batches in _stretches(job.files, source):
                 self._read += batches[-1].end_position - batches[0].position
                 for batch in batches:
                     self._clean_batch(data, batch, out)
@@ -329,20 +335,13 @@ def uncompressed(data: ReadableBuffer, batch: Batch) -> tuple[ReadableBuffer, in
     return body, 0, len(body)
 
 
-def chunks(source: Source) -> Iterator[tuple[bytes, list[Batch]]]:
-    """Stretches of a segment's file with the whole batches in each. A bad batch is an error: nothing may be guessed."""
-    position = 0
-    wanted = _CHUNK_BYTES
-    while position < source.size_bytes:
-        left = source.size_bytes - position
-        data = source.file.pread(min(wanted, left), position)
-        found = scan(data)
-        if found.batches:
-            yield data, found.batches
-            position += found.end
-        if found.stop is Stop.COMPLETE:
-            wanted = _CHUNK_BYTES
-        elif found.stop is Stop.INCOMPLETE and len(data) < left:
-            wanted = _CHUNK_BYTES if found.batches else max(2 * len(data), read_header(data).size_bytes)
-        else:
-            raise CorruptFileError(source.file.path, f"no good batch at position {position} ({found.stop.name})")
+def _stretches(files: Files, source: Source) -> Iterator[Stretch]:
+    """A segment's batches. A bad one is an error: nothing may be guessed."""
+    file = files.open_read(source.path)
+    try:
+        found = GoodBatches(file, source.size_bytes)
+        yield from found
+    finally:
+        file.close()
+    if found.stop is not Stop.COMPLETE:
+        raise CorruptFileError(source.path, f"no good batch at position {found.position} ({found.stop.name})")

@@ -5,20 +5,33 @@ Defaults are Kafka 4.3's, bounds Kafka 3.9's. Of the keys for time `.ms` beats `
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Any
 
 from penstock.base.config import LONG_MAX, ConfigKey, boolean, integer, number, table, text, text_list
 from penstock.base.errors import ConfigError
 from penstock.records.batch import Codec
 
+logger = logging.getLogger(__name__)
+
 _HOUR_MS = 3_600_000
 _WEEK_MS = 168 * _HOUR_MS
+_TO_MS = {"hours": _HOUR_MS, "minutes": 60_000, "ms": 1}
+_REPLICA = re.compile(r"\d+:\d+", re.ASCII)
 
 
 def _gzip_level(level: int) -> str | None:
     return None if level == -1 or 1 <= level <= 9 else "must be -1, or from 1 to 9"
+
+
+def _throttled(replicas: tuple[str, ...]) -> str | None:
+    if replicas == ("*",) or all(_REPLICA.fullmatch(replica) for replica in replicas):
+        return None
+    return "must be *, or partition:broker, separated by commas"
 
 
 TOPIC_KEYS: Mapping[str, ConfigKey[Any]] = table(
@@ -213,6 +226,36 @@ TOPIC_KEYS: Mapping[str, ConfigKey[Any]] = table(
         "Whether a replica outside the ISR may lead when no other is left; may lose data.",
         synonyms=("unclean.leader.election.enable",),
     ),
+    replace(
+        text_list("leader.replication.throttled.replicas", (), "Replicas whose leaders are throttled, or `*`."),
+        check=_throttled,
+    ),
+    replace(
+        text_list("follower.replication.throttled.replicas", (), "Replicas whose followers are throttled, or `*`."),
+        check=_throttled,
+    ),
+    replace(
+        boolean("remote.storage.enable", False, "Tiered storage: there is none, so this is false."),
+        check=lambda wanted: "is not possible: there is no tiered storage here" if wanted else None,
+    ),
+    boolean("remote.log.copy.disable", False, "Tiered storage: there is none."),
+    boolean("remote.log.delete.on.disable", False, "Tiered storage: there is none."),
+    integer(
+        "local.retention.bytes",
+        -2,
+        "Tiered storage: there is none.",
+        bits=64,
+        low=-2,
+        synonyms=("log.local.retention.bytes",),
+    ),
+    integer(
+        "local.retention.ms",
+        -2,
+        "Tiered storage: there is none.",
+        bits=64,
+        low=-2,
+        synonyms=("log.local.retention.ms",),
+    ),
 )
 
 BROKER_KEYS: Mapping[str, ConfigKey[Any]] = table(
@@ -257,6 +300,32 @@ BROKER_KEYS: Mapping[str, ConfigKey[Any]] = table(
     ),
 )  # fmt: skip
 
+
+def _synonym_keys() -> Mapping[str, ConfigKey[Any]]:
+    """The broker keys that give topic keys their defaults, each as a key of its own. Of several the last has the default."""
+    keys: dict[str, ConfigKey[Any]] = {}
+    for key in TOPIC_KEYS.values():
+        for name in key.synonyms:
+            if name in BROKER_KEYS:
+                continue
+            unit = name.rpartition(".")[2]
+            default = None
+            if name == key.synonyms[-1]:
+                default = key.default // _TO_MS[unit] if unit in _TO_MS else key.default
+            keys[name] = replace(
+                key,
+                name=name,
+                parse=partial(_read_synonym, key, name),
+                type_name="integer" if unit in ("hours", "minutes") else key.type_name,
+                default=default,
+                doc=f"Default of the topic key `{key.name}`. {key.doc}",
+                check=lambda _value: None,
+                dynamic=name == key.synonyms[0],
+                synonyms=key.synonyms,
+            )
+    return keys
+
+
 RETIRED_KEYS = frozenset(
     {
         "message.format.version",
@@ -269,8 +338,6 @@ RETIRED_KEYS = frozenset(
     }
 )
 """Known to older Kafkas; named to the user, never fatal."""
-
-_TO_MS = {"hours": _HOUR_MS, "minutes": 60_000, "ms": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,6 +372,12 @@ class LogConfig:
     min_insync_replicas: int
 
 
+@cache
+def _name_retired(name: str) -> None:
+    """Once a process: a topic that was made long ago may carry the key, and each of its partitions asks."""
+    logger.warning("%s is a key of older Kafkas: it has no effect here", name)
+
+
 def read_topic_config(overrides: Mapping[str, str]) -> dict[str, Any]:
     """Parsed values of topic keys as a user gave them; ConfigError names the first bad or unknown one."""
     values = {}
@@ -312,6 +385,7 @@ def read_topic_config(overrides: Mapping[str, str]) -> dict[str, Any]:
         key = TOPIC_KEYS.get(name)
         if key is None:
             if name in RETIRED_KEYS:
+                _name_retired(name)
                 continue
             raise ConfigError(f"{name} is not a topic configuration key")
         values[name] = key.read(raw)
@@ -346,6 +420,9 @@ def _read_synonym(key: ConfigKey[Any], synonym: str, raw: str) -> Any:
     if complaint is not None:
         raise ConfigError(f"{synonym}={raw!r} is {value} ms: {key.name} {complaint}")
     return value
+
+
+SYNONYM_KEYS: Mapping[str, ConfigKey[Any]] = _synonym_keys()
 
 
 def log_config(overrides: Mapping[str, str] | None = None, defaults: Mapping[str, Any] | None = None) -> LogConfig:

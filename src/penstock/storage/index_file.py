@@ -73,6 +73,17 @@ class IndexFile:
         self._files.reserve(self.path, self.reserved_bytes, target - self.reserved_bytes)
         self.reserved_bytes = target
 
+    def extend(self, entries: ReadableBuffer) -> None:
+        """Adds entries that are bytes already, as a kernel made them. The caller has proved that they fit and follow."""
+        start = self.entries * self.entry_bytes
+        end = start + len(entries)
+        assert self._mapping is not None, "a sealed index takes no entries"
+        assert end <= self.capacity * self.entry_bytes, "the index is full"
+        if end > self.reserved_bytes:
+            self.reserve(end)
+        self._mapping.buffer[start:end] = entries
+        self.entries = end // self.entry_bytes
+
     def truncate_entries(self, entries: int) -> None:
         assert entries <= self.entries
         mapping = self._mapping

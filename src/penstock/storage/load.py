@@ -1,9 +1,7 @@
 """Opening a partition's directory (rows S15 and S16): clean up what a crash left, load, recover if need be.
 
-The order of clean-up, each step safe to be cut and run again:
-1. `.deleted` goes. `.cleaned` goes, and with it every `.swap` at or above its offset: that compaction never ended.
-2. A `.swap` is completed: the segments it replaces go, then it loses its suffix.
-3. Indexes and snapshots without a log go; a missing index is rebuilt when it is used.
+Each step is safe to be cut and run again:
+1. to 3. What an unfinished change left is completed or dropped (`clean_up`).
 4. After an unclean stop, segments from the recovery point on are recovered; what follows a cut is renamed `.cut`. So are
    those that contradict a clean marker, have a bad transaction index, or hold offsets that must be split (`split`).
 5. Producers come from the newest good snapshot and the batches after it; epochs are trimmed to the log.
@@ -13,7 +11,7 @@ There is always an active segment at the end, and no input makes this fail twice
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
@@ -24,12 +22,14 @@ from penstock.base.errors import CorruptFileError
 from penstock.base.files import Files
 from penstock.base.ids import TopicPartition
 from penstock.base.jobs import InlineJobs, Jobs
-from penstock.storage import checkpoints, names
+from penstock.storage import checkpoints, cuts, names
+from penstock.storage.clean_up import DirectoryNames, clean_up, segment_end
 from penstock.storage.config import LogConfig
+from penstock.storage.directory_health import DirectoryHealth
 from penstock.storage.leader_epochs import LeaderEpochs
 from penstock.storage.log import Log
 from penstock.storage.offset_index import OffsetIndex
-from penstock.storage.partition_log import DirectoryHealth, PartitionLog
+from penstock.storage.partition_log import PartitionLog
 from penstock.storage.producer_replay import replay, restore_snapshot
 from penstock.storage.producer_snapshot import Snapshots
 from penstock.storage.producer_state import Producers
@@ -62,87 +62,8 @@ class LoadReport(NamedTuple):
     recovered: list[SegmentReport]
     cut_segments: list[int]
     end_offset: int
-
-
-class _Names(NamedTuple):
-    logs: list[int]
-    snapshots: list[int]
-    transaction_indexes: list[int]
-
-
-def clean_up(files: Files, directory: str) -> _Names:
-    """Steps 1 to 3: afterwards every file is a segment's, a snapshot or a checkpoint."""
-    _remove_unfinished(files, directory)
-    _complete_swaps(files, directory)
-    found = [parsed for parsed in map(names.parse_segment_file, files.list(directory)) if parsed is not None]
-    logs = sorted(base for base, kind, _ in found if kind == names.LOG)
-    known = set(logs)
-    for base, kind, _ in found:
-        if kind in (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX) and base not in known:
-            files.remove(f"{directory}/{names.segment_file(base, kind)}")
-    snapshots = sorted(base for base, kind, _ in found if kind == names.SNAPSHOT)
-    transactions = sorted(base for base, kind, _ in found if kind == names.TRANSACTION_INDEX and base in known)
-    return _Names(logs, snapshots, transactions)
-
-
-def _remove_unfinished(files: Files, directory: str) -> None:
-    """Swaps go before the `.cleaned` that condemns them: cut in between, the next start must not complete them."""
-    listed = files.list(directory)
-    found = [
-        (name, parsed) for name, parsed in zip(listed, map(names.parse_segment_file, listed), strict=True) if parsed
-    ]
-    cleaned = [base for _, (base, _, suffix) in found if suffix == names.CLEANED]
-    doomed = [name for name, (base, _, suffix) in found if suffix == names.SWAP and cleaned and base >= min(cleaned)]
-    doomed += [name for name, (_, _, suffix) in found if suffix in (names.CLEANED, names.DELETED)]
-    doomed += [name for name in listed if name.endswith(".tmp")]
-    for name in doomed:
-        files.remove(f"{directory}/{name}")
-
-
-def _complete_swaps(files: Files, directory: str) -> None:
-    """The segments a swap replaces are those from its base to its end; they go before it takes its name.
-
-    Whoever removes or renames a segment takes its log last. So an index without a log is one that the swap has already
-    brought here, and stays: a transaction index could not be made again.
-    """
-    listed = [(name, names.parse_segment_file(name)) for name in files.list(directory)]
-    swaps = [(name, parsed) for name, parsed in listed if parsed is not None and parsed[2] == names.SWAP]
-    if not swaps:
-        return
-    ranges = []
-    for _name, (base, kind, _) in swaps:
-        if kind == names.LOG:
-            segment = Segment(files, directory, base, 0, OpenFiles(), suffix=names.SWAP)
-            segment.size_bytes = files.size(segment.path(names.LOG))
-            ranges.append((base, max(segment_end(segment), base + 1)))
-            segment.close()
-    if ranges:
-        low, high = min(base for base, _ in ranges), max(end for _, end in ranges)
-        plain = {parsed[0] for _, parsed in listed if parsed and parsed[1] == names.LOG and not parsed[2]}
-        for base in sorted(base for base in plain if low <= base < high):
-            for kind in (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX, names.LOG):
-                name = f"{directory}/{names.segment_file(base, kind)}"
-                if files.exists(name):
-                    files.remove(name)
-    for name, (_base, kind, _) in sorted(swaps, key=lambda item: item[1][1] == names.LOG):
-        if ranges or kind == names.LOG:
-            files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(names.SWAP)}")
-        else:
-            files.remove(f"{directory}/{name}")  # an index whose log has its name already, or never had one
-    files.sync_directory(directory)
-
-
-def segment_end(segment: Segment) -> int:
-    """One past the last offset, by walking every header: for files whose indexes cannot be trusted."""
-    end_offset = segment.base_offset
-    try:
-        for batch in segment.headers(0):
-            if batch.end_position > segment.size_bytes:
-                break
-            end_offset = batch.last_offset + 1
-    except CorruptFileError:
-        pass
-    return end_offset
+    cut_names: Sequence[str] = ()
+    """The files that the cut segments' logs are now, in the same order."""
 
 
 def load_partition(
@@ -153,37 +74,47 @@ def load_partition(
     open_files: OpenFiles,
     *,
     jobs: Jobs | None = None,
-    draw_jitter_ms: Callable[[], int] = lambda: 0,
+    jitter_for: Callable[[LogConfig], int] = lambda _config: 0,
     started: Callable[[int], None] = lambda _segments: None,
     progress: Callable[[SegmentReport], None] = lambda _report: None,
 ) -> tuple[PartitionLog, LoadReport]:
     """Opens one partition's directory; see the module for the order."""
     directory = request.directory
     found = clean_up(files, directory)
-    bases, reports, cut = _recover(request, files, found, jobs or InlineJobs(), started, progress)
+    recovered = _recover(request, files, found, jobs or InlineJobs(), started, progress)
     try:
-        log = _open_log(request, files, clock, open_files, bases, reports)
+        log = _open_log(request, files, clock, open_files, recovered)
     except CorruptFileError:
         if not request.clean:
             raise
         request = request._replace(clean=False)  # the marker lied: file and indexes contradict each other
-        bases, reports, cut = _recover(request, files, found, jobs or InlineJobs(), started, progress)
-        log = _open_log(request, files, clock, open_files, bases, reports)
-    partition_log = _assemble(request, files, clock, health, log, found.snapshots, reports, draw_jitter_ms)
+        recovered = _recover(request, files, found, jobs or InlineJobs(), started, progress)
+        log = _open_log(request, files, clock, open_files, recovered)
+    bases, reports, cut, cut_names = recovered
+    partition_log = _assemble(request, files, clock, health, log, found.snapshots, reports, jitter_for)
     if not request.clean:
         _remove_below_start(partition_log)
-    return partition_log, LoadReport(request.partition, len(bases), reports, cut, partition_log.end_offset)
+    return partition_log, LoadReport(request.partition, len(bases), reports, cut, partition_log.end_offset, cut_names)
+
+
+class _Recovered(NamedTuple):
+    """The segments that remain, what was found in those that were recovered, those that were set aside, and as what."""
+
+    bases: list[int]
+    reports: list[SegmentReport]
+    cut: list[int]
+    cut_names: list[str]
 
 
 def _recover(
     request: LoadRequest,
     files: Files,
-    found: _Names,
+    found: DirectoryNames,
     jobs: Jobs,
     started: Callable[[int], None],
     progress: Callable[[SegmentReport], None],
-) -> tuple[list[int], list[SegmentReport], list[int]]:
-    """Step 4: the segments that remain, what was found in those that were recovered, and those that were set aside."""
+) -> _Recovered:
+    """Step 4."""
     directory, bases = request.directory, found.logs
     unflushed = [] if request.clean else _unflushed(bases, request.recovery_point)
     doubtful = unflushed[:1] or _active_without_index(files, directory, bases)
@@ -192,7 +123,13 @@ def _recover(
     reports: list[SegmentReport] = []
     cut: list[int] = []
     started(len(wanted))
-    recover = partial(recover_segment, files, directory, index_interval_bytes=request.config.index_interval_bytes)
+    recover = partial(
+        recover_segment,
+        files,
+        directory,
+        index_interval_bytes=request.config.index_interval_bytes,
+        log_start_offset=request.log_start_offset,
+    )
     for report in jobs.run(partial(recover, base_offset=base) for base in wanted):
         if cut:
             continue
@@ -206,8 +143,15 @@ def _recover(
         else:
             reports.append(report)
         progress(report)
-    _set_aside(files, directory, cut)
-    return [base for base in bases if base not in set(cut)], reports, cut
+    return _Recovered([base for base in bases if base not in set(cut)], reports, cut, _set_aside(files, directory, cut))
+
+
+def _set_aside(files: Files, directory: str, bases: list[int]) -> list[str]:
+    """Renames segments behind a cut to `.cut`, newest first; their names then."""
+    moved = [cuts.set_segment_aside(files, directory, base) for base in sorted(bases, reverse=True)]
+    if moved:
+        files.sync_directory(directory)  # or a power cut brings them back, beside what was appended since
+    return [path.rpartition("/")[2] for path in reversed(moved)]
 
 
 def _overflowing(files: Files, directory: str, bases: list[int]) -> list[int]:
@@ -223,7 +167,7 @@ def _overflowing(files: Files, directory: str, bases: list[int]) -> list[int]:
     return found
 
 
-def _with_bad_transaction_index(files: Files, directory: str, found: _Names) -> list[int]:
+def _with_bad_transaction_index(files: Files, directory: str, found: DirectoryNames) -> list[int]:
     """Segments whose aborted transactions cannot be read: only a replay of the log can name them again."""
     bad = []
     for base in found.transaction_indexes:
@@ -279,19 +223,6 @@ def _active_without_index(files: Files, directory: str, bases: list[int]) -> lis
     return [bases[-1]] if missing else []
 
 
-def _set_aside(files: Files, directory: str, bases: list[int]) -> None:
-    """Renames segments behind a cut to `.cut`, newest first; their indexes are of no use to anyone."""
-    for base in sorted(bases, reverse=True):
-        for kind in (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX, names.SNAPSHOT):
-            path = f"{directory}/{names.segment_file(base, kind)}"
-            if files.exists(path):
-                files.remove(path)
-        path = f"{directory}/{names.segment_file(base, names.LOG)}"
-        files.rename(path, path + names.CUT)
-    if bases:
-        files.sync_directory(directory)  # or a power cut brings them back, beside what was appended since
-
-
 def _assemble(
     request: LoadRequest,
     files: Files,
@@ -300,9 +231,9 @@ def _assemble(
     log: Log,
     snapshot_offsets: list[int],
     reports: list[SegmentReport],
-    draw_jitter_ms: Callable[[], int],
+    jitter_for: Callable[[LogConfig], int],
 ) -> PartitionLog:
-    directory, config = request.directory, request.config
+    directory = request.directory
     log_start_offset = max(request.log_start_offset, log.segments[0].base_offset)
     epochs = _read_epochs(files, directory, log)
     if log.end.offset < log_start_offset:  # KAFKA-10101: what remains lies below the start
@@ -321,7 +252,6 @@ def _assemble(
     return PartitionLog(
         partition=request.partition,
         topic_id=_topic_id(files, directory),
-        config=config,
         files=files,
         clock=clock,
         health=health,
@@ -332,7 +262,7 @@ def _assemble(
         log_start_offset=log_start_offset,
         recovery_point=recovery_point,
         high_watermark=high_watermark,
-        draw_jitter_ms=draw_jitter_ms,
+        jitter_for=jitter_for,
     )
 
 
@@ -353,10 +283,9 @@ def _open_log(
     files: Files,
     clock: Clock,
     open_files: OpenFiles,
-    bases: list[int],
-    reports: list[SegmentReport],
+    recovered: _Recovered,
 ) -> Log:
-    directory, config = request.directory, request.config
+    directory, config, bases = request.directory, request.config, recovered.bases
     segments = [
         Segment(files, directory, base, files.size(f"{directory}/{names.segment_file(base, names.LOG)}"), open_files)
         for base in bases[:-1]
@@ -377,7 +306,7 @@ def _open_log(
     if [index for index in active.indexes() if _strip_padding(index)]:
         active.close()
         active = open_active()
-    known = {report.base_offset: report for report in reports}
+    known = {report.base_offset: report for report in recovered.reports}
     try:
         end_offset = known[active_base].end_offset if active_base in known else _checked_end(active)
     except CorruptFileError:
@@ -433,18 +362,19 @@ def _drop_snapshots(files: Files, directory: str, offsets: list[int]) -> list[in
 
 
 def _read_epochs(files: Files, directory: str, log: Log) -> LeaderEpochs:
-    """The checkpoint's epochs; where it cannot be read, those of the batches."""
+    """The checkpoint's epochs; where it is missing, empty or cannot be read, those of the batches."""
+    epochs = LeaderEpochs()
     try:
-        return LeaderEpochs(checkpoints.read_epochs(files, f"{directory}/{names.LEADER_EPOCHS}"))
+        epochs = LeaderEpochs(checkpoints.read_epochs(files, f"{directory}/{names.LEADER_EPOCHS}"))
     except CorruptFileError:
-        epochs = LeaderEpochs()
         epochs.dirty = True
+    if not epochs.entries:
         for segment in log.segments:
             with suppress(CorruptFileError):
                 for batch in segment.headers(0):
                     if batch.leader_epoch > epochs.latest:
                         epochs.assign(batch.leader_epoch, batch.base_offset)
-        return epochs
+    return epochs
 
 
 def _trim_epochs(epochs: LeaderEpochs, reports: list[SegmentReport], log_start_offset: int, end_offset: int) -> None:

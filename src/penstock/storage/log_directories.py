@@ -14,19 +14,20 @@ from functools import partial
 from typing import NamedTuple
 
 from penstock.base.clock import Clock
-from penstock.base.errors import CorruptFileError, LogDirectoryError, PenstockError, StorageError
+from penstock.base.errors import LogDirectoryError, PenstockError, StorageError
 from penstock.base.files import Files, Lock
 from penstock.base.ids import TopicPartition, check_topic_name
 from penstock.base.jobs import InlineJobs, Jobs
+from penstock.base.open_files import sealed_files_max
 from penstock.storage import checkpoints, names
 from penstock.storage.config import LogConfig, log_config
+from penstock.storage.directory_contents import owner_of, partitions_in, read_offsets
+from penstock.storage.directory_health import DirectoryHealth
 from penstock.storage.load import LoadReport, LoadRequest, load_partition
-from penstock.storage.partition_log import DirectoryHealth, PartitionLog
+from penstock.storage.partition_log import PartitionLog
 from penstock.storage.recovery import SegmentReport
 from penstock.storage.segment import OpenFiles
 from penstock.storage.upkeep import remove_files
-
-_KNOWN_DIRECTORIES = frozenset({"__cluster_metadata-0", "lost+found"})
 
 
 class DirectoryState:
@@ -51,6 +52,16 @@ class _Prepared:
         self.state = state
         self.topic_id = topic_id
         self.is_made = False
+
+
+class _Opening:
+    """What opening one directory has done so far, from whatever thread: needed where it is refused half way."""
+
+    __slots__ = ("logs", "recovered_segments")
+
+    def __init__(self) -> None:
+        self.logs: list[PartitionLog] = []
+        self.recovered_segments = 0
 
 
 class Remaining(NamedTuple):
@@ -80,7 +91,8 @@ class LogDirectories:
         jobs: Jobs | None = None,
         new_id: Callable[[], uuid.UUID] = uuid.uuid4,
         jitter_for: Callable[[LogConfig], int] = lambda _config: 0,
-        open_segments_max: int = 512,
+        open_files_max: int | None = None,
+        node_id: int | None = None,
     ) -> None:
         self._files = files
         self._clock = clock
@@ -88,8 +100,11 @@ class LogDirectories:
         self._jobs = jobs or InlineJobs()
         self._new_id = new_id
         self._jitter_for = jitter_for
-        self._open_files = OpenFiles(open_segments_max)
+        self._open_files = OpenFiles(sealed_files_max() if open_files_max is None else open_files_max)
         self._paths = list(paths)
+        self._node_id = node_id
+        self.cluster_id: str | None = None
+        """As the directories have it in `meta.properties`; None where none of them says."""
         self.directories: list[DirectoryState] = []
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._home: dict[TopicPartition, DirectoryState] = {}
@@ -98,6 +113,7 @@ class LogDirectories:
         """Directories that could not be opened or failed, and why."""
         self._to_forget: dict[TopicPartition, DirectoryState] = {}
         """Deleted, and still named in that directory's checkpoints, until the job that `delete` gave has run."""
+        self._openings: list[_Opening] = []
         self._left: dict[str, dict[TopicPartition, int]] = {}
         """Of each directory that was opened: segments left to recover by partition, -1 where it is loaded."""
 
@@ -116,8 +132,8 @@ class LogDirectories:
                     reports += self._open_directory(path.rstrip("/") or "/", progress)
                 except OSError as error:
                     self.offline[path] = f"log directory {path} cannot be used: {error}"
-        except BaseException:
-            self._let_go()
+        except BaseException as error:
+            self._let_go(error)
             raise
         if not self.directories:
             raise LogDirectoryError("; ".join(self.offline.values()) or "no log directory is configured")
@@ -133,22 +149,22 @@ class LogDirectories:
             for path, left in list(self._left.items())
         }
 
-    def _let_go(self) -> None:
-        """Unlocks what was opened, without a clean end."""
-        for log in self.logs.values():
-            log.abandon()
-        for state in self.directories:
-            state.lock.release()
-        self.directories, self.logs, self._home = [], {}, {}
+    def _let_go(self, error: BaseException) -> None:
+        """Gives back what was opened before another directory was refused."""
+        for state, opening in zip(self.directories, self._openings, strict=True):
+            self._abandon(state, opening, error)
+        self.directories, self.logs, self._home, self._openings = [], {}, {}, []
 
     def _open_directory(self, path: str, progress: Callable[[TopicPartition, SegmentReport], None]) -> list[LoadReport]:
         files = self._files
         if not files.exists(path):
             files.make_directory(path)
-        elif not files.is_directory(path) and not files.is_directory(path + "/"):  # the second follows a link
+        elif not files.is_directory(path):
             raise LogDirectoryError(f"{path} is not a directory")
         partitions = self._partitions_in(path)
+        cluster_id = self._owner_of(path)
         state = DirectoryState(path, files.lock(f"{path}/{names.LOCK}"))
+        opening = _Opening()
         try:
             for name in filter(names.is_deleted_directory, files.list(path)):
                 self._remove_tree(f"{path}/{name}")
@@ -158,27 +174,54 @@ class LogDirectories:
                 files.remove(marker)
                 files.sync_directory(path)
             remembered = self._remembered(path)
-            state.cleaner_offsets = self._read_offsets(f"{path}/{names.CLEANER_OFFSETS}")
+            state.cleaner_offsets = read_offsets(self._files, f"{path}/{names.CLEANER_OFFSETS}")
             requests = [self._request(path, partition, state.was_clean, remembered) for partition in partitions]
             self._left[path] = {request.partition: 0 for request in requests}
-            loaded = []
-            for log, report in self._load(requests, state, progress):
-                loaded.append((log, report))
+            reports = []
+            for log, report in self._load(requests, state, opening, progress):
+                reports.append(report)
                 self._left[path][log.partition] = -1
-        except BaseException:
+        except BaseException as error:
             self._left.pop(path, None)
-            state.lock.release()
+            self._abandon(state, opening, error)
             raise
-        for log, _ in loaded:
+        for log in opening.logs:
             self.logs[log.partition] = log
             self._home[log.partition] = state
         self.directories.append(state)
-        return [report for _, report in loaded]
+        self._openings.append(opening)
+        self.cluster_id = cluster_id
+        return reports
+
+    def _abandon(self, state: DirectoryState, opening: _Opening, error: BaseException) -> None:
+        """Gives a directory back as it was found: with its clean marker, where nothing in it was changed."""
+        for log in opening.logs:
+            log.abandon()
+        try:
+            if state.was_clean and not opening.recovered_segments and isinstance(error, PenstockError):
+                checkpoints.write_clean_marker(self._files, state.path)
+        finally:
+            state.lock.release()
+
+    def _owner_of(self, path: str) -> str | None:
+        """The cluster that a directory belongs to; LogDirectoryError where that, or its node, is another than ours."""
+        node_id, cluster_id = owner_of(self._files, path)
+        if self._node_id is not None and node_id is not None and node_id != str(self._node_id):
+            raise LogDirectoryError(
+                f"{path} belongs to node {node_id} ({names.META_PROPERTIES}), this is node {self._node_id}; "
+                "choose another directory or another node.id"
+            )
+        if cluster_id is not None and self.cluster_id is not None and cluster_id != self.cluster_id:
+            raise LogDirectoryError(
+                f"{path} belongs to cluster {cluster_id}, {self.directories[0].path} to cluster {self.cluster_id}"
+            )
+        return cluster_id or self.cluster_id
 
     def _load(
         self,
         requests: list[LoadRequest],
         state: DirectoryState,
+        opening: _Opening,
         progress: Callable[[TopicPartition, SegmentReport], None],
     ) -> Iterable[tuple[PartitionLog, LoadReport]]:
         """One partition's segments are spread over the threads, or many partitions: whichever there is more of."""
@@ -190,58 +233,40 @@ class LogDirectories:
 
         def recovered(partition: TopicPartition, report: SegmentReport) -> None:
             left[partition] = max(left[partition] - 1, 0)
+            opening.recovered_segments += 1
             progress(partition, report)
 
-        loads = [
-            partial(
-                load_partition,
+        def load(request: LoadRequest) -> tuple[PartitionLog, LoadReport]:
+            log, report = load_partition(
                 request,
                 self._files,
                 self._clock,
                 state.health,
                 self._open_files,
                 jobs=InlineJobs() if spread_partitions else self._jobs,
-                draw_jitter_ms=partial(self._jitter_for, request.config),
+                jitter_for=self._jitter_for,
                 started=partial(started, request.partition),
                 progress=partial(recovered, request.partition),
             )
-            for request in requests
-        ]
-        return (self._jobs if spread_partitions else InlineJobs()).run(loads)
+            opening.logs.append(log)
+            return log, report
+
+        return (self._jobs if spread_partitions else InlineJobs()).run(partial(load, request) for request in requests)
 
     def _partitions_in(self, path: str) -> list[TopicPartition]:
-        """Partitions of a directory. One that is nobody's means: not a log directory, and nothing in it is touched."""
-        files = self._files
-        partitions = []
-        for name in files.list(path):
-            if not files.is_directory(f"{path}/{name}") or name in _KNOWN_DIRECTORIES:
-                continue
-            if names.is_deleted_directory(name) or names.is_future_directory(name):
-                continue
-            partition = names.parse_partition_directory(name)
-            if partition is None:
-                raise LogDirectoryError(
-                    f"{path} is not a log directory: it holds {name!r}, which no partition is called; choose another"
-                )
+        partitions = partitions_in(self._files, path)
+        for partition in partitions:
             if partition in self._home:
                 raise LogDirectoryError(
                     f"{partition} lies in {self._home[partition].path} and in {path}; remove the one that is stale"
                 )
-            partitions.append(partition)
         return partitions
-
-    def _read_offsets(self, path: str) -> dict[TopicPartition, int]:
-        """A checkpoint that cannot be read is the same as none: recovery from 0, high watermarks from the start."""
-        try:
-            return checkpoints.read_offsets(self._files, path)
-        except CorruptFileError:
-            return {}
 
     def _remembered(self, path: str) -> _Remembered:
         return _Remembered(
-            self._read_offsets(f"{path}/{names.RECOVERY_POINTS}"),
-            self._read_offsets(f"{path}/{names.HIGH_WATERMARKS}"),
-            self._read_offsets(f"{path}/{names.LOG_STARTS}"),
+            read_offsets(self._files, f"{path}/{names.RECOVERY_POINTS}"),
+            read_offsets(self._files, f"{path}/{names.HIGH_WATERMARKS}"),
+            read_offsets(self._files, f"{path}/{names.LOG_STARTS}"),
         )
 
     def _request(self, path: str, partition: TopicPartition, clean: bool, remembered: _Remembered) -> LoadRequest:
@@ -313,7 +338,7 @@ class LogDirectories:
                 self._clock,
                 state.health,
                 self._open_files,
-                draw_jitter_ms=partial(self._jitter_for, config),
+                jitter_for=self._jitter_for,
             )
         except OSError as error:
             raise state.health.fail(error) from error
@@ -361,6 +386,9 @@ class LogDirectories:
         self._to_forget.pop(partition, None)
 
     def _remove_tree(self, path: str) -> None:
+        if self._files.is_link(path):
+            self._files.remove(path)  # what it leads to is not ours to remove
+            return
         for name in self._files.list(path):
             self._files.remove(f"{path}/{name}")
         self._files.remove_directory(path)

@@ -1,9 +1,6 @@
 """One partition's log: the only place that joins segments, producer state and leader epochs.
 
-Invariants, asserted in `_check`:
-- log start <= recovery point <= end (LEO);
-- log start <= LSO <= HW <= end; the HW never falls but by truncation;
-- the producers' state is that of the batches below the end.
+Invariants: those of `log_offsets`; the producers' state is that of the batches below the end.
 Who may call: one thread at a time (the broker's loop). Threads get jobs (`flush_job`, `upkeep`), which hold what they
 need and change nothing here until they are handed back.
 """
@@ -16,7 +13,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from penstock.base.clock import Clock
-from penstock.base.errors import OffsetOutOfRangeError, RecordListTooLargeError, StorageError
+from penstock.base.errors import OffsetOutOfRangeError, RecordListTooLargeError
 from penstock.base.files import Files, ReadableBuffer
 from penstock.base.ids import TopicPartition
 from penstock.records.batch import CONTROL_BIT, Batch, assigned
@@ -24,10 +21,12 @@ from penstock.storage import names
 from penstock.storage.append import Prepared, prepare_follower, prepare_leader
 from penstock.storage.cleaner import CleanedGroup
 from penstock.storage.config import LogConfig
+from penstock.storage.directory_health import DirectoryHealth
 from penstock.storage.flush import FlushJob
 from penstock.storage.leader_epochs import LeaderEpochs
 from penstock.storage.log import Log, LogRead, Place
-from penstock.storage.producer_replay import end_marker, replay, restore_snapshot
+from penstock.storage.log_offsets import LogOffsets
+from penstock.storage.producer_replay import end_marker, rebuild
 from penstock.storage.producer_snapshot import Snapshots
 from penstock.storage.producer_state import CompletedTransaction, EndMarker, Origin, ProducerBatch, Producers
 from penstock.storage.segment import FileSlice, Segment
@@ -62,32 +61,12 @@ class ReadResult(NamedTuple):
     """For a reader bounded by LAST_STABLE: aborted transactions in what was read; None for the others."""
 
 
-class DirectoryHealth:
-    """Shared by the logs of one directory: the first I/O error takes all of it offline, and nothing is appended after."""
-
-    __slots__ = ("failure", "path")
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.failure: str | None = None
-
-    def fail(self, error: OSError) -> StorageError:
-        if self.failure is None:
-            self.failure = f"log directory {self.path} is offline: {error}"
-        return StorageError(self.failure)
-
-    def check(self) -> None:
-        if self.failure is not None:
-            raise StorageError(self.failure)
-
-
 class PartitionLog:
     def __init__(
         self,
         *,
         partition: TopicPartition,
         topic_id: uuid.UUID | None,
-        config: LogConfig,
         files: Files,
         clock: Clock,
         health: DirectoryHealth,
@@ -98,7 +77,7 @@ class PartitionLog:
         log_start_offset: int,
         recovery_point: int,
         high_watermark: int,
-        draw_jitter_ms: Callable[[], int] = lambda: 0,
+        jitter_for: Callable[[LogConfig], int] = lambda _config: 0,
     ) -> None:
         self.partition = partition
         self.topic_id = topic_id
@@ -109,18 +88,16 @@ class PartitionLog:
         self.producers = producers
         self.snapshots = snapshots
         self.leader_epochs = epochs
-        self._log_start_offset = log_start_offset
-        self._recovery_point = recovery_point
-        self._high_watermark = log.place(high_watermark)
-        self._last_stable: Place | None = None
-        self._draw_jitter_ms = draw_jitter_ms
-        self._jitter_ms = draw_jitter_ms()
+        self._offsets = LogOffsets(
+            log, producers, start=log_start_offset, recovery_point=recovery_point, high_watermark=high_watermark
+        )
+        self._jitter_for = jitter_for
+        self._jitter_ms = jitter_for(log.config)
         self._last_flush_ms = clock.monotonic_ms()
         self.pending_deletes: list[tuple[int, list[str]]] = []
         """(monotonic ms when due, paths) of files renamed `.deleted`."""
         self.epoch = 0
         """Rises when segments are removed, replaced or truncated: a job's result from before is dropped."""
-        self._check()
 
     # Offsets (row S12).
     @property
@@ -140,15 +117,15 @@ class PartitionLog:
 
     @property
     def log_start_offset(self) -> int:
-        return self._log_start_offset
+        return self._offsets.start
 
     @property
     def recovery_point(self) -> int:
-        return self._recovery_point
+        return self._offsets.recovery_point
 
     @property
     def high_watermark(self) -> int:
-        return self._high_watermark.offset
+        return self._offsets.high_watermark.offset
 
     @property
     def end_offset(self) -> int:
@@ -156,37 +133,11 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        return self._last_stable_place().offset
-
-    def _last_stable_place(self) -> Place:
-        unstable = self.producers.first_unstable_offset
-        if unstable is None or unstable >= self._high_watermark.offset:
-            return self._high_watermark
-        unstable = max(unstable, self._log_start_offset)
-        if self._last_stable is None or self._last_stable.offset != unstable:
-            self._last_stable = self.log.place(unstable)
-        return self._last_stable
-
-    def _check(self) -> None:
-        start, end = self._log_start_offset, self.log.end.offset
-        assert start <= self._recovery_point <= end, (start, self._recovery_point, end)
-        assert start <= self.last_stable_offset <= self._high_watermark.offset <= end, (
-            start,
-            self.last_stable_offset,
-            self._high_watermark.offset,
-            end,
-        )
+        return self._offsets.last_stable().offset
 
     def set_high_watermark(self, offset: int) -> bool:
         """Moves the high watermark, never back and never past the end; says whether it moved."""
-        end = self.log.end
-        if offset > end.offset:
-            offset = end.offset
-        if offset <= self._high_watermark.offset:
-            return False
-        self._high_watermark = end if offset == end.offset else self.log.place(offset)
-        self.producers.passed_high_watermark(offset)
-        return True
+        return self._offsets.raise_high_watermark(offset)
 
     # Appending (row S21).
     def append_as_leader(
@@ -200,6 +151,9 @@ class PartitionLog:
         """The rest of a leader's append, for bytes that `prepare_leader` has passed, in order of arrival."""
         self._health.check()
         now_ms = self._clock.wall_ms()
+        if prepared.config is not self.log.config and prepared.config != self.log.config:
+            # The topic's configuration changed while these bytes waited: they are judged by what holds now.
+            prepared = prepare_leader(prepared.data, self.log.config, origin, now_ms)
         append_time_ms = now_ms if self.log.config.log_append_time else -1
         batches = self._assign(prepared, leader_epoch, append_time_ms)
         self._check_set_size(len(prepared.data))
@@ -213,13 +167,13 @@ class PartitionLog:
         if duplicate is not None:
             first_time_ms = duplicate.timestamp if append_time_ms >= 0 else -1
             return AppendResult(
-                duplicate.base_offset, duplicate.last_offset, first_time_ms, self._log_start_offset, True, False
+                duplicate.base_offset, duplicate.last_offset, first_time_ms, self._offsets.start, True, False
             )
         self._write(prepared.data, batches, markers, now_ms)
         end_offset = self.log.end.offset
-        flush_due = end_offset - self._recovery_point >= self.log.config.flush_messages
+        flush_due = end_offset - self._offsets.recovery_point >= self.log.config.flush_messages
         return AppendResult(
-            batches[0].base_offset, end_offset - 1, append_time_ms, self._log_start_offset, False, flush_due
+            batches[0].base_offset, end_offset - 1, append_time_ms, self._offsets.start, False, flush_due
         )
 
     def append_as_follower(self, records: ReadableBuffer) -> AppendResult:
@@ -229,7 +183,7 @@ class PartitionLog:
         batches = prepared.batches
         if not batches:
             end_offset = self.log.end.offset
-            return AppendResult(end_offset, end_offset - 1, -1, self._log_start_offset, False, False)
+            return AppendResult(end_offset, end_offset - 1, -1, self._offsets.start, False, False)
         self._check_set_size(len(prepared.data))
         markers = {
             batch.base_offset: end_marker(prepared.data, batch)
@@ -238,12 +192,12 @@ class PartitionLog:
         }
         self._write(prepared.data, batches, markers, self._clock.wall_ms())
         return AppendResult(
-            batches[0].base_offset, batches[-1].last_offset, -1, self._log_start_offset, False, self._flush_due()
+            batches[0].base_offset, batches[-1].last_offset, -1, self._offsets.start, False, self._flush_due()
         )
 
     def _assign(self, prepared: Prepared, leader_epoch: int, append_time_ms: int) -> list[Batch]:
         """Sets offsets, leader epoch and timestamps in the bytes; the batches as they will stand in the log."""
-        data, batches, max_timestamps = prepared
+        data, batches, max_timestamps, _ = prepared
         offset = self.log.end.offset
         stamped = append_time_ms >= 0
         result = []
@@ -296,7 +250,7 @@ class PartitionLog:
     def _roll(self, base_offset: int, now_ms: int) -> None:
         if self.log.roll(base_offset, now_ms) is not None:
             self.snapshots.write(base_offset, self.producers.values())
-        self._jitter_ms = self._draw_jitter_ms()
+        self._jitter_ms = self._jitter_for(self.log.config)
 
     def roll(self) -> bool:
         """Begins a new segment now, where the active one holds anything; says whether it did."""
@@ -321,7 +275,7 @@ class PartitionLog:
         self.producers.complete(completed)
 
     def _flush_due(self) -> bool:
-        return self.log.end.offset - self._recovery_point >= self.log.config.flush_messages
+        return self.log.end.offset - self._offsets.recovery_point >= self.log.config.flush_messages
 
     def assign_epoch(self, epoch: int) -> None:
         """A new leader writes (epoch, end offset) at once, before any record (KAFKA-7415)."""
@@ -335,14 +289,14 @@ class PartitionLog:
         """A slice of the log from the batch that holds `offset`. OffsetOutOfRangeError names the valid range."""
         self._health.check()
         end = self.log.end
-        if offset > end.offset or offset < self._log_start_offset:
-            raise OffsetOutOfRangeError(offset, self._log_start_offset, end.offset)
+        if offset > end.offset or offset < self._offsets.start:
+            raise OffsetOutOfRangeError(offset, self._offsets.start, end.offset)
         if bound is Bound.LOG_END:
             limit = end
         elif bound is Bound.HIGH_WATERMARK:
-            limit = self._high_watermark
+            limit = self._offsets.high_watermark
         else:
-            limit = self._last_stable_place()
+            limit = self._offsets.last_stable()
         committed = bound is Bound.LAST_STABLE
         found = None
         try:
@@ -353,9 +307,9 @@ class PartitionLog:
             raise self._health.fail(error) from error
         return ReadResult(
             None if found is None else found.slice,
-            self._high_watermark.offset,
+            self._offsets.high_watermark.offset,
             self.last_stable_offset,
-            self._log_start_offset,
+            self._offsets.start,
             aborted,
         )
 
@@ -382,21 +336,15 @@ class PartitionLog:
     def delete_records(self, before_offset: int) -> int:
         """Raises the log start to `before_offset` (at most the HW); segments wholly below it go with retention."""
         self._health.check()
-        if before_offset > self._high_watermark.offset:
-            raise OffsetOutOfRangeError(before_offset, self._log_start_offset, self._high_watermark.offset)
+        if before_offset > self._offsets.high_watermark.offset:
+            raise OffsetOutOfRangeError(before_offset, self._offsets.start, self._offsets.high_watermark.offset)
         self.raise_log_start(before_offset)
-        return self._log_start_offset
+        return self._offsets.start
 
     def raise_log_start(self, offset: int) -> bool:
-        if offset <= self._log_start_offset:
+        if not self._offsets.raise_start(offset):
             return False
-        self._log_start_offset = offset
-        self._recovery_point = max(self._recovery_point, offset)
-        if self._high_watermark.offset < offset:
-            self._high_watermark = self.log.place(offset)
         self.leader_epochs.truncate_from_start(offset)
-        self.producers.forget_below(offset)
-        self._last_stable = None
         return True
 
     def remove_segments(self, bases: list[int]) -> None:
@@ -441,16 +389,11 @@ class PartitionLog:
                 self._schedule_removal(self.log.replace(group.old_bases, [cleaned]), keep_snapshot=group.base_offset)
         except OSError as error:
             raise self._health.fail(error) from error
-        self._high_watermark = self.log.place(self._high_watermark.offset)
-        self._last_stable = None
+        self._offsets.segments_changed()
 
     def lower_recovery_point(self, offset: int) -> bool:
         """Nothing at or above `offset` counts as flushed any more; says whether that was news."""
-        lower = max(offset, self._log_start_offset)
-        if lower >= self._recovery_point:
-            return False
-        self._recovery_point = lower
-        return True
+        return self._offsets.lower_recovery_point(offset)
 
     def truncate(self, offset: int) -> None:
         """Cuts the log to end at `offset` at the latest. The caller has lowered the recovery point, on disk too."""
@@ -468,15 +411,11 @@ class PartitionLog:
             self.leader_epochs.truncate_from_end(end_offset)
             for known in [found for found in self.snapshots.offsets if found > end_offset]:
                 self.snapshots.remove(known)
-            self._recovery_point = min(self._recovery_point, end_offset)
-            self._log_start_offset = min(self._log_start_offset, end_offset)
-            self.rebuild_producers()
-            if self._high_watermark.offset >= end_offset:
-                self._high_watermark = self.log.end
-            self._last_stable = None
+            rebuild(self.producers, self.snapshots, self.log, self._offsets.start)
+            self.producers.passed_high_watermark(self._offsets.high_watermark.offset)
         except OSError as error:
             raise self._health.fail(error) from error
-        self._check()
+        self._offsets.cut_to_end()
 
     def truncate_fully(self, offset: int) -> None:
         """Drops everything; the log is empty and starts and continues at `offset`."""
@@ -493,20 +432,7 @@ class PartitionLog:
             self.snapshots.remove(known)
         self.producers.clear()
         self.log.restart_at(offset, now_ms)
-        self._log_start_offset = self._recovery_point = offset
-        self._high_watermark = self.log.end
-        self._last_stable = None
-        self._check()
-
-    # Producers from the log.
-    def rebuild_producers(self) -> None:
-        """Producer state from the newest good snapshot at or below the end, and the batches after it."""
-        end_offset = self.log.end.offset
-        start_offset = restore_snapshot(self.producers, self.snapshots, end_offset)
-        start_offset = max(start_offset, self._log_start_offset)
-        for segment in self.log.from_offset(start_offset):
-            replay(self.producers, segment, start_offset)
-        self.producers.passed_high_watermark(self._high_watermark.offset)
+        self._offsets.restart()
 
     def expire_producers(self, expiration_ms: int) -> int:
         return self.producers.expire(self._clock.wall_ms(), expiration_ms)
@@ -521,9 +447,9 @@ class PartitionLog:
         return FlushJob(
             self._files,
             self.directory,
-            [segment.base_offset for segment in self.log.from_offset(self._recovery_point - 1)],
+            [segment.base_offset for segment in self.log.from_offset(self._offsets.recovery_point - 1)],
             self.log.take_names_to_sync(),
-            [offset for offset in self.snapshots.offsets if offset >= self._recovery_point],
+            [offset for offset in self.snapshots.offsets if offset >= self._offsets.recovery_point],
             self.leader_epochs.take_dirty(),
             end_offset,
             self.epoch,
@@ -536,13 +462,13 @@ class PartitionLog:
             self.leader_epochs.dirty = self.leader_epochs.dirty or job.leader_epochs is not None
             return False
         self._last_flush_ms = self._clock.monotonic_ms()
-        self._recovery_point = max(self._recovery_point, job.end_offset)
+        self._offsets.recovery_point = max(self._offsets.recovery_point, job.end_offset)
         return True
 
     def flush_interval_passed(self) -> bool:
         """Whether `flush.ms` asks for a flush behind the writes."""
         waited_ms = self._clock.monotonic_ms() - self._last_flush_ms
-        return self.log.end.offset > self._recovery_point and waited_ms >= self.log.config.flush_ms
+        return self.log.end.offset > self._offsets.recovery_point and waited_ms >= self.log.config.flush_ms
 
     def flush(self) -> None:
         """Syncs everything here and now. For tools and shutdown; a broker runs `flush_job` on a thread."""
@@ -564,7 +490,7 @@ class PartitionLog:
             job.run()
         except OSError as error:
             raise self._health.fail(error) from error
-        self._recovery_point = end_offset
+        self._offsets.recovery_point = end_offset
 
     def abandon(self) -> None:
         """Lets every descriptor go without a clean end."""

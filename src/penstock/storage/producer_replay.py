@@ -6,6 +6,7 @@ from penstock.base.errors import CorruptFileError
 from penstock.base.files import ReadableBuffer
 from penstock.records.batch import Batch, records_slice
 from penstock.records.build import ControlType, read_control, read_end_marker
+from penstock.storage.log import Log
 from penstock.storage.producer_snapshot import Snapshots
 from penstock.storage.producer_state import EndMarker, Producers
 from penstock.storage.segment import Segment
@@ -32,6 +33,13 @@ def restore_snapshot(producers: Producers, snapshots: Snapshots, end_offset: int
             snapshots.remove(offset)
     producers.clear()
     return 0
+
+
+def rebuild(producers: Producers, snapshots: Snapshots, log: Log, log_start_offset: int) -> None:
+    """The state at the log's end: the newest good snapshot at or below it, and the batches after that."""
+    start_offset = max(restore_snapshot(producers, snapshots, log.end.offset), log_start_offset)
+    for segment in log.from_offset(start_offset):
+        replay(producers, segment, start_offset)
 
 
 def replay(producers: Producers, segment: Segment, start_offset: int) -> None:

@@ -23,6 +23,7 @@ from penstock.storage.transaction_index import TransactionIndex
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 _CHUNK_BYTES = 16 * 1024
+_FILES_OF_A_SEGMENT = 3
 
 
 class TimestampOffset(NamedTuple):
@@ -42,24 +43,33 @@ class FileSlice(NamedTuple):
 
 
 class OpenFiles:
-    """Bounds how many sealed segments hold descriptors; the one used least recently lets go first."""
+    """Bounds how many files of sealed segments hold a descriptor; the one used least recently lets go first.
 
-    def __init__(self, segments_max: int = 512) -> None:
-        self._segments_max = segments_max
-        self._open: OrderedDict[Segment, None] = OrderedDict()
+    A log and each mapped index hold one. Below `files_max` are not those of active segments, which are always open, nor
+    those that a reader still holds after they were let go.
+    """
 
-    def used(self, segment: Segment) -> None:
-        opened = self._open
-        if segment in opened:
-            opened.move_to_end(segment)
+    def __init__(self, files_max: int = 512) -> None:
+        assert files_max >= _FILES_OF_A_SEGMENT, "a segment's own files are used together"
+        self._files_max = files_max
+        self._open: OrderedDict[tuple[Segment, str], None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def used(self, segment: Segment, kind: str) -> None:
+        opened, key = self._open, (segment, kind)
+        if key in opened:
+            opened.move_to_end(key)
             return
-        opened[segment] = None
-        if len(opened) > self._segments_max:
-            victim, _ = opened.popitem(last=False)
-            victim.release_files()
+        opened[key] = None
+        if len(opened) > self._files_max:
+            (victim, victim_kind), _ = opened.popitem(last=False)
+            victim.release_file(victim_kind)
 
     def forget(self, segment: Segment) -> None:
-        self._open.pop(segment, None)
+        for kind in names.SEGMENT_SUFFIXES:
+            self._open.pop((segment, kind), None)
 
 
 class Segment:
@@ -113,18 +123,20 @@ class Segment:
 
     @property
     def file(self) -> File:
-        self._open_files.used(self)
+        self._open_files.used(self, names.LOG)
         if self._file is None:
             self._file = self._files.open_read(self.path(names.LOG))
         return self._file
 
     def indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """The indexes, open and looked over once; a bad one is rebuilt from the log here (KAFKA-7283)."""
-        self._open_files.used(self)
+        self._open_files.used(self, names.OFFSET_INDEX)
+        self._open_files.used(self, names.TIME_INDEX)
         if not self.offset_index.is_open or not self.time_index.is_open:
             try:
-                self.offset_index.open_sealed()
-                self.time_index.open_sealed()
+                for index in (self.offset_index, self.time_index):
+                    if not index.is_open:
+                        index.open_sealed()
                 if not self._checked:
                     self._check_indexes()
             except (CorruptFileError, FileNotFoundError):
@@ -245,16 +257,20 @@ class Segment:
         self.time_index.path = self.path(names.TIME_INDEX)
         self.transaction_index.path = self.path(names.TRANSACTION_INDEX)
 
-    def release_files(self) -> None:
-        """Lets descriptors go; they are opened again when used. A reader that holds the file keeps it open."""
-        self._file = None
-        self.offset_index.close()
-        self.time_index.close()
-        self.transaction_index.close()
+    def release_file(self, kind: str) -> None:
+        """Lets a descriptor go; it is opened again when used. A reader that holds the file keeps it open."""
+        if kind == names.LOG:
+            self._file = None
+        elif kind == names.OFFSET_INDEX:
+            self.offset_index.close()
+        else:
+            self.time_index.close()
 
     def close(self) -> None:
         self._open_files.forget(self)
-        self.release_files()
+        for kind in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX):
+            self.release_file(kind)
+        self.transaction_index.close()
 
 
 class Indexer:

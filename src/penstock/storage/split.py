@@ -16,8 +16,8 @@ from typing import NamedTuple
 from penstock.base.errors import CorruptFileError
 from penstock.base.files import File, Files
 from penstock.storage import names
-from penstock.storage.recovery import SegmentWalk
 from penstock.storage.segment import RELATIVE_OFFSET_MAX
+from penstock.storage.stretches import GoodBatches
 from penstock.storage.transaction_index import entry_bytes, read_entries
 
 _COPY_BYTES = 4 * 1024 * 1024
@@ -90,13 +90,20 @@ def _write(files: Files, path: str, data: bytes) -> None:
 
 def _plan(source: File, base_offset: int) -> list[_Part]:
     """As few parts as the offsets allow. What follows the last good batch goes with the last part: recovery cuts it."""
-    walk = SegmentWalk(source, base_offset, relative_offset_max=None)
     starts = [(base_offset, 0)]
-    for _, batches in walk.chunks():
+    end_offset = base_offset
+    for _, position, batches in GoodBatches(source, source.size()):
         for batch in batches:
+            if batch.base_offset < end_offset:
+                return _parts(starts, source.size())
             if batch.last_offset - starts[-1][0] > RELATIVE_OFFSET_MAX:
-                starts.append((batch.base_offset, walk.position + batch.position))
-    ends = [start for _, start in starts[1:]] + [source.size()]
+                starts.append((batch.base_offset, position + batch.position))
+            end_offset = batch.last_offset + 1
+    return _parts(starts, source.size())
+
+
+def _parts(starts: list[tuple[int, int]], size_bytes: int) -> list[_Part]:
+    ends = [start for _, start in starts[1:]] + [size_bytes]
     return [_Part(base, start, end) for (base, start), end in zip(starts, ends, strict=True)]
 
 

@@ -12,7 +12,7 @@ import struct
 from typing import NamedTuple
 
 from penstock.base.errors import CorruptFileError
-from penstock.base.files import Files
+from penstock.base.files import Files, ReadableBuffer
 from penstock.records import kernels
 from penstock.storage.index_file import IndexFile
 
@@ -58,6 +58,10 @@ class TimeIndex(IndexFile):
         self.entries += 1
         self._newest = timestamp
         return True
+
+    def extend(self, entries: ReadableBuffer) -> None:
+        super().extend(entries)
+        self._newest = None
 
     def open_active(self, bytes_max: int) -> None:
         super().open_active(bytes_max)

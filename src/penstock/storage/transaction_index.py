@@ -89,13 +89,10 @@ class TransactionIndex:
         if kept != len(entries):
             del entries[kept:]
             self.close()
-            self._files.truncate(self.path, kept * ENTRY_BYTES)
-
-    def reset(self) -> None:
-        self.close()
-        self._entries = []
-        if self._files.exists(self.path):
-            self._files.truncate(self.path, 0)
+            if kept:
+                self._files.truncate(self.path, kept * ENTRY_BYTES)
+            else:
+                self._files.remove(self.path)
 
     def sync(self) -> None:
         if self._file is not None:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from penstock.base.clock import Clock
 from penstock.base.errors import CorruptFileError
 from penstock.base.files import Files
+from penstock.storage import names
 from penstock.storage.cleaner import CompactionJob, CompactionResult, Source
 from penstock.storage.compaction import CleanRange, CompactionFacts, group_segments, plan_range
 from penstock.storage.partition_log import PartitionLog
@@ -121,7 +122,7 @@ def _source(log: PartitionLog, base_offset: int, end_offset: int) -> Source:
         base_offset,
         end,
         segment.size_bytes,
-        segment.file,
+        segment.path(names.LOG),
         segment.modified_ms(),
         log.aborted_transactions(base_offset, end),
     )
@@ -134,6 +135,8 @@ def apply_compaction(log: PartitionLog, files: Files, result: CompactionResult) 
             for path in log.log.cleaned_segment(group.base_offset, group.size_bytes).all_paths():
                 files.remove(path)
         return False
+    if result.missing:
+        raise CorruptFileError(result.missing, "is gone, and nothing here removed it")
     log.replace_segments(result.groups)
     return True
 

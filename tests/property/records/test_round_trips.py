@@ -11,7 +11,7 @@ from tests.property.records.strategies import CODECS, FIELDS, RECORDS, TIMESTAMP
 
 from penstock.base.errors import CorruptRecordError, InvalidRecordError, MessageTooLargeError
 from penstock.records.arrow import to_arrow
-from penstock.records.batch import Batch, Codec, Stop, assign, assign_create_time, records_slice, scan
+from penstock.records.batch import Batch, Codec, Stop, TimestampType, assigned, records_slice, scan
 from penstock.records.build import (
     BinaryColumn,
     HeadersColumn,
@@ -90,13 +90,14 @@ def test_a_built_batch_is_read_back(records: list[Record], codec: Codec, base_of
 @given(RECORD_LISTS, st.integers(0, 1 << 40), st.integers(-1, 99), st.integers(0, 1 << 42))
 def test_a_patched_batch_is_still_good(records: list[Record], offset: int, epoch: int, now_ms: int) -> None:
     data = bytearray(b"before" + build_batch(records) + b"after")
-    assign(data, 6, offset, epoch)
+    created = scan(data, 6, len(data) - 5).batches[0].max_timestamp
+    assigned(data, 6, offset, epoch, TimestampType.CREATE_TIME, created)
     (batch,) = scan(data, 6, len(data) - 5).batches
     assert (batch.base_offset, batch.leader_epoch, batch.is_log_append_time) == (offset, epoch, False)
-    assign(data, 6, offset, epoch, now_ms)
+    assigned(data, 6, offset, epoch, TimestampType.LOG_APPEND_TIME, now_ms)
     (batch,) = scan(data, 6, len(data) - 5).batches
     assert (batch.is_log_append_time, batch.max_timestamp) == (True, now_ms)
-    assign_create_time(data, 6, offset, epoch, 5)
+    assigned(data, 6, offset, epoch, TimestampType.CREATE_TIME, 5)
     (batch,) = scan(data, 6, len(data) - 5).batches
     assert (batch.is_log_append_time, batch.max_timestamp) == (False, 5)
     assert (bytes(data[:6]), bytes(data[-5:])) == (b"before", b"after")

@@ -11,7 +11,7 @@ from tests.property.records.twins import built, interpreted
 
 from penstock.records import kernels
 from penstock.records.batch import _STOPS, HEADER_BYTES, Batch, Scan
-from penstock.records.build import build_batch
+from penstock.records.build import build_batch, build_end_marker
 
 pytestmark = pytest.mark.skipif(not kernels.COMPILED, reason="kernels are not compiled: there is only one twin")
 
@@ -55,7 +55,7 @@ def test_headers_written_and_patched(longs: list[int], ints: list[int], short: i
     for twin in (built, interpreted):
         data = bytearray(HEADER_BYTES + 9)
         twin.kernels.write_header(data, *arguments)
-        twin.kernels.assign(data, 0, longs[4], ints[3], 1, longs[1])
+        twin.kernels.assigned(data, 0, longs[4], ints[3], 1, longs[1], Batch)
         if twin is built:
             want = bytes(data)
     assert bytes(data) == want
@@ -160,3 +160,43 @@ def test_columns_to_records(rows: list[tuple[int, bytes, bool]], data: st.DataOb
             "build_kernels", "encode", first, count, *columns, outputs=(bytearray(answer[0] + 61),), tail=(61,)
         )
         assert end == 61 + answer[0]
+
+
+def _idempotent(records: list[Any], number: int) -> bytes:
+    return build_batch(
+        records,
+        base_offset=100 * number,
+        leader_epoch=number // 2,
+        producer_id=number % 3 - 1,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=number % 3 > 0,
+    )
+
+
+@given(st.data(), st.sampled_from((0, 150)), st.sampled_from((1, 50)))
+def test_recovery(data: st.DataObject, interval: int, room: int) -> None:
+    sets = data.draw(st.lists(st.lists(RECORDS, min_size=1, max_size=2), max_size=8))
+    parts = [_idempotent(records, number) for number, records in enumerate(sets)]
+    if data.draw(st.booleans()):
+        parts.append(build_end_marker(True, 1, 0, 5, 9, base_offset=10_000))
+    chunk = data.draw(broken(st.just(b"".join(parts))))
+    both(
+        "recovery_kernels",
+        "collect",
+        chunk,
+        0,
+        7,
+        0,
+        2**31,
+        0,
+        interval,
+        outputs=(
+            array("q", [0, 0, -1, 0, -1, -1, 0]),
+            bytearray(8 * room),
+            bytearray(12 * room),
+            array("q", bytes(16 * room)),
+            array("q", bytes(72 * room)),
+            array("q", bytes(48 * 8 * 4)),
+        ),
+    )

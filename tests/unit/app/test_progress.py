@@ -9,8 +9,9 @@ import pytest
 from penstock.app.progress import RecoveryProgress
 from penstock.base.clock import ManualClock
 from penstock.base.ids import TopicPartition
+from penstock.storage.harvest import ProducerNotes
 from penstock.storage.load import LoadReport
-from penstock.storage.recovery import ProducerNotes, SegmentReport
+from penstock.storage.recovery import SegmentReport
 
 PARTITION = TopicPartition("t", 0)
 

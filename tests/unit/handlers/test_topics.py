@@ -238,7 +238,10 @@ def test_everything_is_there_again_after_a_restart(tmp_path: Path) -> None:
     world.directories.close()
     world.store.close()
     again = World(tmp_path)
-    assert again.image.topics == topics
+    assert {name: topic.topic_id for name, topic in again.image.topics.items()} == {
+        name: topic.topic_id for name, topic in topics.items()
+    }
+    assert [state.leader_epoch for state in again.image.topics["t"].partitions.values()] == [1, 1]
     assert again.image.topic_configs == {"t": {"segment.bytes": "12345"}}
     assert set(again.directories.logs) == {TopicPartition("t", 0), TopicPartition("t", 1)}
 
@@ -252,3 +255,32 @@ def test_topics_stay_where_deletion_is_disabled(tmp_path: Path, version: int) ->
     assert [topic.error_code for topic in answer.read().responses] == [expected]
     world.loop.turn()
     assert "t" in world.image.topics
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_a_kept_answer_changes_with_its_topic_and_with_the_brokers(world: World, version: int) -> None:
+    world.create_topic("t", 2)
+    world.create_topic("u")
+    first = metadata(world, None, version=version).read()
+    assert metadata(world, None, version=version).read() == first
+    kept = dict(world.services.kept_topics)
+    world.services.topics.submit(
+        world.services.topics.decide_grow(world.image.topics["t"], 3, None), lambda error: None
+    )
+    world.loop.turn()
+    grown = metadata(world, None, version=version).read()
+    assert [len(topic.partitions) for topic in grown.topics] == [3, 1]
+    assert world.services.kept_topics[version, "u"] is kept[version, "u"]
+    world.image.set_offline([("u", 0)], 1)
+    failed = metadata(world, None, version=version).read()
+    if version >= 5:
+        assert failed.topics[1].partitions[0].offline_replicas == (1,)
+
+
+def test_what_is_kept_of_topics_that_are_gone_does_not_pile_up(world: World) -> None:
+    for number in range(20):
+        world.create_topic(f"t{number}")
+        metadata(world, None).read()
+        world.services.topics.delete(world.image.topics[f"t{number}"], lambda error: None)
+        world.loop.turn()
+    assert len(world.services.kept_topics) <= 2

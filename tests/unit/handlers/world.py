@@ -13,8 +13,9 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from penstock.app.config import BrokerConfig
+from penstock.app.registration import Registration
 from penstock.base.clock import ManualClock
-from penstock.base.files import SystemFiles
+from penstock.base.files import Files, SystemFiles
 from penstock.base.ids import TopicPartition
 from penstock.controller.leaders import decide_offline
 from penstock.controller.topics import NewTopic, TopicDefaults
@@ -40,12 +41,12 @@ from penstock.metadata import layout
 from penstock.metadata.embedded import EmbeddedStore
 from penstock.metadata.image import Image
 from penstock.metadata.layout import BrokerNode, Endpoint
-from penstock.metadata.store import Committed, Create, Operation, Transaction
 from penstock.protocol.schemas import Shape
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.replication.partitions import Partitions
 from penstock.server.connection import FileSlice
 from penstock.server.dispatch import Dispatcher, Outcome, Waiting
+from penstock.storage.config import log_config
 from penstock.storage.log_directories import LogDirectories
 
 T = TypeVar("T")
@@ -120,12 +121,17 @@ class Denying:
 
 
 class World:
-    def __init__(self, *directories: Path, files: SystemFiles | None = None, **settings: str) -> None:
+    def __init__(self, *directories: Path, files: Files | None = None, **settings: str) -> None:
         self.clock = ManualClock()
         self.loop = ManualLoop(self.clock)
-        self.files = files or SystemFiles()
+        self.files: Files = files or SystemFiles()
         self.config = BrokerConfig({name.replace("_", "."): value for name, value in settings.items()})
-        self.directories = LogDirectories(map(str, directories), self.files, self.clock)
+        self.directories = LogDirectories(
+            map(str, directories),
+            self.files,
+            self.clock,
+            config_for=lambda _partition: log_config({}, self.config.log_values),
+        )
         self.directories.open()
         self.store = EmbeddedStore(self.files, str(directories[0]), self.clock)
         self.image = Image()
@@ -157,8 +163,8 @@ class World:
             went_offline=lambda lost: self._went_offline(lost, driver),
             all_failed=self.failed.append,
         )
+        self._numbers = numbers = count(1)
         self._register()
-        numbers = count(1)
         self.authoriser = Denying()
         defaults = TopicDefaults(
             partitions=self.config["num.partitions"], replication_factor=1, log_values=self.config.log_values
@@ -208,12 +214,16 @@ class World:
             authoriser=self.authoriser,
             settings=self.config,
         )
+        self.follow(self.image.topics)
         self.apis = make_registry()
-        self._dispatch = Dispatcher(self.apis, self.services).dispatch
+        self.dispatcher = Dispatcher(self.apis, self.services)
+        self._dispatch = self.dispatcher.dispatch
         self._peer = Peer("PLAINTEXT", "127.0.0.1", None)
 
     def follow(self, topics: Iterable[str]) -> None:
         names = tuple(topics)
+        configs = self.image.broker_configs
+        assert self.config.use_dynamic(configs.get("<default>", {}), configs.get("1", {})) == []
         self.roles.follow(names)
         self.groups.follow(names)
         self.transactions.follow(names)
@@ -227,18 +237,14 @@ class World:
 
     def _register(self) -> None:
         endpoint = Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", port=9)
-        broker = BrokerNode(broker_id=1, endpoints=(endpoint,))
-        operations: list[Operation] = [
-            *layout.permanent_nodes([node.path for node in self.store.nodes()]),
-            Create(path=layout.broker_path(1), data=layout.encode_broker(broker, 0), ephemeral=True),
-        ]
-        self.store.submit(Transaction(operations=tuple(operations)))
-        self.store.sync()
-        self.store.synced(self.store.journal_position)
-        for event in self.store.take_events():
-            assert isinstance(event, Committed)
-            self.image.apply(event)
-        self.image.controller_id = 1
+        registration = Registration(
+            store=self.store,
+            image=self.image,
+            directories=self.directories,
+            files=self.files,
+            new_id=lambda: uuid.UUID(int=1000 + next(self._numbers)),
+        )
+        registration.register(BrokerNode(broker_id=1, endpoints=(endpoint,)), 0)
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
         wanted = NewTopic(

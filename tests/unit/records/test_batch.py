@@ -15,14 +15,11 @@ from penstock.records.batch import (
     Codec,
     Stop,
     TimestampType,
-    assign,
-    assign_create_time,
+    assigned,
     crc32c,
     read_header,
     records_slice,
     scan,
-    search_offset_index,
-    search_time_index,
 )
 from penstock.records.build import build_batch
 
@@ -147,17 +144,18 @@ def test_a_slice_outside_the_buffer_is_an_error_not_a_read() -> None:
         with pytest.raises(IndexError):
             scan(GOLDEN, start, end)
     with pytest.raises(IndexError):
-        assign(bytearray(GOLDEN[:-1]), 0, 1, 1)
+        assigned(bytearray(GOLDEN[:-1]), 0, 1, 1, 0, 1005)
     with pytest.raises(IndexError):
-        assign(bytearray(GOLDEN), 1, 1, 1)
+        assigned(bytearray(GOLDEN), 1, 1, 1, 0, 1005)
 
 
 def test_offset_and_epoch_lie_outside_the_crc_and_the_append_time_inside() -> None:
     data = bytearray(GOLDEN)
-    assign(data, 0, 1 << 40, 12)
+    assigned(data, 0, 1 << 40, 12, TimestampType.CREATE_TIME, 1005)
     assert data[17:] == GOLDEN[17:]
-    assign(data, 0, 1 << 40, 12, 1_700_000_000_000)
+    placed = assigned(data, 0, 1 << 40, 12, TimestampType.LOG_APPEND_TIME, 1_700_000_000_000)
     (batch,) = scan(data).batches
+    assert batch == placed
     assert (batch.base_offset, batch.leader_epoch) == (1 << 40, 12)
     assert (batch.timestamp_type, batch.max_timestamp) == (TimestampType.LOG_APPEND_TIME, 1_700_000_000_000)
     assert batch.base_timestamp == 1000
@@ -165,8 +163,8 @@ def test_offset_and_epoch_lie_outside_the_crc_and_the_append_time_inside() -> No
 
 def test_a_claim_of_log_append_time_is_taken_back() -> None:
     data = bytearray(GOLDEN)
-    assign(data, 0, 42, 3, 99)
-    assign_create_time(data, 0, 42, 3, 1005)
+    assigned(data, 0, 42, 3, TimestampType.LOG_APPEND_TIME, 99)
+    assigned(data, 0, 42, 3, TimestampType.CREATE_TIME, 1005)
     assert data == GOLDEN
 
 
@@ -193,7 +191,7 @@ def test_index_searches_around_the_warm_section(count: int) -> None:
     times = b"".join(struct.pack(">qi", 10 * i, i) for i in range(count))
     for target in {-1, 0, 5, 10, *range(10 * count - 10300, 10 * count + 20, 5)}:
         want = -1 if target < 0 else min(target // 10, count - 1)
-        assert search_offset_index(offsets, count, target) == want
-        assert search_time_index(times, count, target) == want
+        assert kernels.search_offset_index(offsets, count, target) == want
+        assert kernels.search_time_index(times, count, target) == want
     with pytest.raises(IndexError):
-        search_offset_index(offsets, count + 1, 0)
+        kernels.search_offset_index(offsets, count + 1, 0)

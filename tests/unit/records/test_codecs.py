@@ -11,10 +11,13 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.base.errors import CorruptRecordError, MessageTooLargeError
+from penstock.records import codecs
 from penstock.records.batch import Codec
 from penstock.records.codecs import (
     EXPANDED_BYTES_FLOOR,
     EXPANDED_BYTES_MAX,
+    GZIP_MEMBERS_MAX,
+    PIECES_MAX,
     compress,
     decompress,
     expanded_bytes_max,
@@ -190,3 +193,47 @@ def test_random_damage_raises_only_declared_errors(codec: Codec) -> None:
             assert len(out) <= 1 << 20
         except (CorruptRecordError, MessageTooLargeError):
             continue
+
+
+def _zstd_of_empty_blocks(count: int) -> bytes:
+    blocks = [(0).to_bytes(3, "little")] * (count - 1) + [(1).to_bytes(3, "little")]
+    return struct.pack("<I", 0xFD2FB528) + bytes((0x00, 0x58)) + b"".join(blocks)
+
+
+MANY_PIECES: dict[str, tuple[Codec, Callable[[int], bytes], int]] = {
+    "gzip members": (Codec.GZIP, lambda count: compress(Codec.GZIP, b"") * count, GZIP_MEMBERS_MAX),
+    "xerial chunks": (
+        Codec.SNAPPY,
+        lambda count: compress(Codec.SNAPPY, b"x")[:16] + (b"\0\0\0\1\0" * count),
+        PIECES_MAX,
+    ),
+    "lz4 frames": (Codec.LZ4, lambda count: compress(Codec.LZ4, b"") * count, PIECES_MAX),
+    "lz4 blocks": (
+        Codec.LZ4,
+        lambda count: compress(Codec.LZ4, b"")[:7] + struct.pack("<IB", 0x80000001, 7) * count + bytes(4),
+        PIECES_MAX,
+    ),
+    "skippable frames": (Codec.ZSTD, lambda count: struct.pack("<II", 0x184D2A50, 0) * count, PIECES_MAX),
+    "zstd blocks": (Codec.ZSTD, _zstd_of_empty_blocks, PIECES_MAX),
+}
+
+
+@pytest.mark.parametrize("name", MANY_PIECES)
+def test_a_payload_of_very_many_pieces_costs_an_error_and_not_its_time(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codec, make, limit = MANY_PIECES[name]
+    with pytest.raises(CorruptRecordError, match=r"pieces|members"):
+        decompress(codec, make(limit * 2 + 2))
+    monkeypatch.setattr(codecs, "PIECES_MAX", 10)
+    monkeypatch.setattr(codecs, "GZIP_MEMBERS_MAX", 10)
+    with pytest.raises(CorruptRecordError, match=r"pieces|members"):
+        decompress(codec, make(24))
+
+
+def test_as_many_pieces_as_are_allowed_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codecs, "GZIP_MEMBERS_MAX", 10)
+    assert decompress(Codec.GZIP, compress(Codec.GZIP, b"ab") * 10) == b"ab" * 10
+    monkeypatch.setattr(codecs, "PIECES_MAX", 4)
+    data = random.Random(1).randbytes(3 * 32 * 1024 + 5)
+    assert decompress(Codec.SNAPPY, compress(Codec.SNAPPY, data)) == data

@@ -14,8 +14,9 @@ from penstock.records.batch import Codec
 from penstock.records.build import Record, build_batch, build_end_marker
 from penstock.storage import names
 from penstock.storage.config import LogConfig, log_config
+from penstock.storage.directory_health import DirectoryHealth
 from penstock.storage.load import LoadReport, LoadRequest, load_partition
-from penstock.storage.partition_log import DirectoryHealth, PartitionLog
+from penstock.storage.partition_log import PartitionLog
 from penstock.storage.segment import OpenFiles
 
 T0 = 1_700_000_000_000

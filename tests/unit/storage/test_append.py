@@ -21,7 +21,7 @@ from penstock.base.errors import (
 )
 from penstock.records import codecs
 from penstock.records.batch import Codec, TimestampType, crc32c, read_header, scan
-from penstock.records.build import assemble, build_batch
+from penstock.records.build import assemble, build_batch, encode_record
 from penstock.storage.append import is_heavy, prepare_follower, prepare_leader
 from penstock.storage.config import log_config
 from penstock.storage.partition_log import PartitionLog
@@ -342,3 +342,62 @@ def test_a_follower_takes_what_is_larger_than_max_message_bytes() -> None:
     # KAFKA-9617's log side: the leader took it under an older limit.
     log = a_log(max_message_bytes=100)
     assert log.append_as_follower(batch_at(0, size=500)).last_offset == 0
+
+
+# Counts and offsets that lie.
+def with_deltas(deltas: list[int], *, count: int | None = None, last: int | None = None) -> bytes:
+    """A client's batch whose records have these offset deltas, whatever its header says of them."""
+    body = b"".join(encode_record(delta, 0, b"k", b"v", ()) for delta in deltas)
+    data = bytearray(build_batch([(T0, b"k", b"v", ())])[:61] + body)
+    struct.pack_into(">i", data, 8, len(data) - 12)
+    struct.pack_into(">i", data, 23, len(deltas) - 1 if last is None else last)
+    struct.pack_into(">i", data, 57, len(deltas) if count is None else count)
+    return with_crc(data)
+
+
+@pytest.mark.parametrize("deltas", [[0, 0, 0], [0, 2, 1], [0, 1, 7], [1, 2, 3], [0, -1, 2], [2, 1, 0]])
+def test_a_clients_records_count_their_offsets_from_nought_without_gaps(deltas: list[int]) -> None:
+    assert a_log().append_as_leader(with_deltas([0, 1, 2]), leader_epoch=0).last_offset == 2
+    refused(with_deltas(deltas), InvalidRecordError, match="offset deltas")
+
+
+@pytest.mark.parametrize(("count", "last"), [(2, 2), (4, 2), (3, 1), (3, 3), (0, 2), (3, 2**31 - 1)])
+def test_a_header_that_miscounts_its_records_is_refused(count: int, last: int) -> None:
+    refused(with_deltas([0, 1, 2], count=count, last=last), InvalidRecordError)
+
+
+def test_a_leaders_batch_that_counts_more_records_than_offsets_is_refused() -> None:
+    data = bytearray(batch_at(0, 2))
+    struct.pack_into(">i", data, 57, 3)
+    log = a_log()
+    with pytest.raises(CorruptRecordError, match="counts 3 records"):
+        log.append_as_follower(with_crc(data))
+    assert log.end_offset == 0
+
+
+# A configuration that changes while bytes wait for their turn.
+def test_bytes_prepared_before_the_configuration_changed_are_judged_by_what_holds_now() -> None:
+    log = a_log(message_timestamp_type="LogAppendTime")
+    future = produced([(T0 + 10**9, b"k", b"v", ())])
+    prepared = prepare_leader(future, log.config, Origin.CLIENT, T0)
+    log.update_config(small_config(segment_bytes=100_000))
+    with pytest.raises(InvalidTimestampError):
+        log.append_prepared(prepared, leader_epoch=0)
+    keyless = prepare_leader(produced(records(key=None)), log.config, Origin.CLIENT, T0)
+    log.update_config(small_config(segment_bytes=100_000, cleanup_policy="compact"))
+    with pytest.raises(InvalidRecordError, match="without a key"):
+        log.append_prepared(keyless, leader_epoch=0)
+    assert log.end_offset == 0
+    good = prepare_leader(produced(records(3)), log.config, Origin.CLIENT, T0)
+    log.update_config(small_config(segment_bytes=100_000, cleanup_policy="compact", compression_type="zstd"))
+    assert log.append_prepared(good, leader_epoch=0).last_offset == 2
+    assert scan(log.log.active.file.pread(1000, 0)).batches[0].codec is Codec.ZSTD
+
+
+def test_an_equal_configuration_is_no_change() -> None:
+    log = a_log()
+    prepared = prepare_leader(produced(), log.config, Origin.CLIENT, T0)
+    log.update_config(small_config(segment_bytes=100_000, segment_index_bytes=10_000))
+    before = prepared.data
+    log.append_prepared(prepared, leader_epoch=4)
+    assert read_header(before).leader_epoch == 4, "the very bytes were written"

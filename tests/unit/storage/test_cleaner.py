@@ -11,10 +11,11 @@ from tests.unit.storage.disk import batch_at, fail_when, listing, marker, new_di
 
 from penstock.base.clock import ManualClock
 from penstock.base.errors import CorruptFileError
+from penstock.base.files import File
 from penstock.records.batch import Codec, scan
 from penstock.records.build import Record
 from penstock.storage import names
-from penstock.storage.cleaner import CompactionResult
+from penstock.storage.cleaner import CompactionJob, CompactionResult
 from penstock.storage.partition_log import PartitionLog
 from penstock.storage.producer_state import Origin
 from penstock.storage.upkeep import (
@@ -513,3 +514,71 @@ def test_every_batch_that_compaction_writes_has_a_good_crc_and_the_wanted_codec(
     world.round()
     data = world.files.read(world.log.log.sealed[0].path(names.LOG))
     assert [batch.codec for batch in scan(data).batches] == [Codec.ZSTD, Codec.NONE]
+
+
+# What a round holds, and what it does when its segments go away.
+def dirty(**config: object) -> Compacted:
+    world = Compacted(**config)
+    for number in range(40):
+        world.put((b"k%d" % (number % 3), b"v" * 100))
+    world.log.roll()
+    world.log.flush()
+    return world
+
+
+def job_of(world: Compacted) -> CompactionJob:
+    wanted = compaction_range(world.log, world.clock, None)
+    assert wanted is not None
+    return compaction_job(world.log, world.files, world.clock, wanted, map_bytes=MAP_BYTES, seed=bytes(16))
+
+
+def test_a_round_over_many_segments_opens_one_of_them_at_a_time() -> None:
+    world = dirty(segment_bytes=300)
+    job = job_of(world)
+    assert sum(len(group) for group in job.groups) > 15
+    held: list[int] = []
+    opened = 0
+    inner = world.files.open_read
+
+    def open_read(path: str) -> File:
+        nonlocal opened
+        file = inner(path)
+        if path.endswith(names.LOG):
+            opened += 1
+            close = file.close
+
+            def closed() -> None:
+                nonlocal opened
+                opened -= 1
+                close()
+
+            file.close = closed  # type: ignore[method-assign]
+            held.append(opened)
+        return file
+
+    world.files.open_read = open_read  # type: ignore[method-assign]
+    result = job.run()
+    assert held
+    assert max(held) == 1
+    assert apply_compaction(world.log, world.files, result)
+
+
+def test_a_round_whose_segments_were_deleted_meanwhile_counts_for_nothing() -> None:
+    world = dirty(segment_bytes=300, cleanup_policy="compact,delete", retention_ms=1000)
+    job = job_of(world)
+    world.clock.advance(10_000)
+    assert retain(world.log, world.clock)
+    remove_files(world.files, world.log.take_due_deletes(everything=True))
+    result = job.run()
+    assert result.missing.endswith(names.LOG)
+    assert not apply_compaction(world.log, world.files, result)
+    assert not [name for name in listing(world.files) if name.endswith(names.CLEANED)]
+
+
+def test_a_segment_that_somebody_else_took_away_is_named() -> None:
+    world = dirty(segment_bytes=300)
+    job = job_of(world)
+    for path in (source.path for group in job.groups for source in group[:1]):
+        world.files.remove(path)
+    with pytest.raises(CorruptFileError, match="nothing here removed it"):
+        apply_compaction(world.log, world.files, job.run())

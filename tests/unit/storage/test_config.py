@@ -6,6 +6,7 @@ import pytest
 
 from penstock.base.errors import ConfigError
 from penstock.records.batch import Codec
+from penstock.storage import config
 from penstock.storage.config import (
     BROKER_KEYS,
     RETIRED_KEYS,
@@ -48,6 +49,13 @@ def test_the_defaults_are_kafka_4_3s() -> None:
         "segment.jitter.ms": 0,
         "segment.ms": 168 * HOUR_MS,
         "unclean.leader.election.enable": False,
+        "leader.replication.throttled.replicas": (),
+        "follower.replication.throttled.replicas": (),
+        "remote.storage.enable": False,
+        "remote.log.copy.disable": False,
+        "remote.log.delete.on.disable": False,
+        "local.retention.bytes": -2,
+        "local.retention.ms": -2,
     }
 
 
@@ -111,8 +119,13 @@ def test_a_key_that_nobody_knows_is_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(RETIRED_KEYS))
-def test_a_retired_key_is_no_reason_to_refuse(name: str) -> None:
+def test_a_retired_key_is_named_and_no_reason_to_refuse(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    config._name_retired.cache_clear()
     assert log_config({name: "anything"}) == log_config()
+    assert log_config({name: "anything"}) == log_config()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{name} is a key of older Kafkas: it has no effect here"
+    ], "once, however many partitions ask"
 
 
 # Synonyms.

@@ -257,6 +257,9 @@ def test_a_full_disk_loses_nothing_and_mending_goes_on_later(plain: Path, direct
         def create(self, path: str, *, preallocate_bytes: int = 0) -> File:
             raise OSError(28, "No space left on device", path)
 
+        def reserve(self, path: str, position: int, length: int) -> None:
+            raise OSError(28, "No space left on device", path)
+
     log, _ = break_the_middle(plain)
     logs_of(plain)[0].with_suffix(".index").unlink()
     data = {path.name: path.read_bytes() for path in plain.glob("*.log*")}

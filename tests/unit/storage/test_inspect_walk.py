@@ -7,7 +7,8 @@ from tests.unit.storage.inspection import old_message
 
 from penstock.base.files import SystemFiles
 from penstock.records.build import build_batch
-from penstock.storage.inspect.walk import CHUNK_BYTES, Broken, Found, LogWalk
+from penstock.storage.inspect.walk import Broken, Found, LogWalk
+from penstock.storage.stretches import STRETCH_BYTES
 
 
 def batches(count: int, *, value: bytes = b"v" * 100) -> list[bytes]:
@@ -97,13 +98,13 @@ def test_a_bad_crc_at_the_end_is_no_torn_tail(tmp_path: Path) -> None:
 
 def test_zeroes_in_the_middle_are_stepped_over(tmp_path: Path) -> None:
     made = batches(4)
-    pieces = walk(tmp_path / "log", made[0] + bytes(3 * CHUNK_BYTES) + made[2] + made[3])
+    pieces = walk(tmp_path / "log", made[0] + bytes(3 * STRETCH_BYTES) + made[2] + made[3])
     assert offsets(pieces) == [0, 8, 12]
     assert [bad.is_tail for bad in broken(pieces)] == [False]
 
 
 def test_a_batch_larger_than_a_chunk_is_read_whole(tmp_path: Path) -> None:
-    made = batches(3, value=bytes(CHUNK_BYTES // 3))
+    made = batches(3, value=bytes(STRETCH_BYTES // 3))
     pieces = walk(tmp_path / "log", b"".join(made))
     assert offsets(pieces) == [0, 4, 8]
     assert not broken(pieces)

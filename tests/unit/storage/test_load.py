@@ -25,7 +25,7 @@ from tests.unit.storage.disk import (
 )
 
 from penstock.base.jobs import ThreadJobs
-from penstock.storage import names
+from penstock.storage import checkpoints, names
 from penstock.storage.leader_epochs import LeaderEpochs
 from penstock.storage.partition_log import PartitionLog
 from penstock.storage.producer_snapshot import encode
@@ -603,3 +603,26 @@ def test_the_world_agrees() -> None:
         world.append([(T0 + number, b"k", b"v" * 30, ())], producer_id=3, epoch=number // 9)
     world.crash(kill, keeps_cache=True)
     world.check()
+
+
+@pytest.mark.parametrize(
+    "left", [None, b"", b"0\n0\n", b"nonsense"], ids=["missing", "of no bytes", "empty", "unreadable"]
+)
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_missing_epoch_history_is_made_again_from_the_batches(left: bytes | None, clean: bool) -> None:
+    files = new_disk()
+    log, _ = open_log(files)
+    for epoch in (0, 0, 3, 3, 7):
+        log.append_as_leader(produced(records(2, size=150)), leader_epoch=epoch)
+    wanted, end_offset = log.leader_epochs.entries, log.end_offset
+    assert len(wanted) == 3
+    log.close()
+    path = f"{PATH}/{names.LEADER_EPOCHS}"
+    if left is None:
+        files.remove(path)
+    else:
+        put_file(files, path, left)
+    log, _ = open_log(files, clean=clean, recovery_point=end_offset)
+    assert log.leader_epochs.entries == wanted
+    log.flush()
+    assert tuple(checkpoints.read_epochs(files, path)) == wanted, "and the next flush writes it"

@@ -97,7 +97,7 @@ def test_jitter_is_taken_off_and_drawn_anew_for_each_segment() -> None:
     config = small_config(segment_ms=1000, segment_bytes=10**6, message_timestamp_after_max_ms=10**9)
     log, _ = open_log(new_disk(), config=config)
     draws = iter([900, 0])
-    log._jitter_ms, log._draw_jitter_ms = 300, lambda: next(draws)
+    log._jitter_ms, log._jitter_for = 300, lambda _config: next(draws)
     append(log, timestamp=T0)
     append(log, timestamp=T0 + 700)
     assert bases(log) == [0]

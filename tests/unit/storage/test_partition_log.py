@@ -202,7 +202,7 @@ def test_a_transaction_index_that_cannot_be_written_freezes_the_stable_offset_an
     with pytest.raises(StorageError):
         end(log, 7, commit=False, replicated=False)
     assert log.end_offset == 2, "the marker's bytes are there, and so is its offset"
-    log._high_watermark = log.log.end
+    log.set_high_watermark(2)
     assert log.last_stable_offset == 0, "nobody may read what nobody can tell to be aborted"
     with pytest.raises(StorageError):
         put(log)

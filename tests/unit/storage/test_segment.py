@@ -9,6 +9,7 @@ import pytest
 from tests.support.forgetful_files import ForgetfulFiles
 from tests.support.log_checks import check_indexes
 from tests.unit.storage.disk import (
+    PARTITION,
     PATH,
     T0,
     batch_at,
@@ -21,10 +22,12 @@ from tests.unit.storage.disk import (
     small_config,
 )
 
+from penstock.base.clock import ManualClock
 from penstock.base.errors import CorruptFileError
 from penstock.base.files import SystemFiles
 from penstock.records.batch import scan
 from penstock.storage import names
+from penstock.storage.log_directories import LogDirectories
 from penstock.storage.segment import ActiveSegment, OpenFiles, Segment
 
 SIZE = len(batch_at(0))
@@ -172,9 +175,9 @@ def test_a_cut_segment_is_appended_to_as_if_nothing_had_been_there() -> None:
 
 
 # Descriptors.
-def test_only_so_many_sealed_segments_hold_descriptors() -> None:
+def test_only_so_many_files_of_sealed_segments_hold_descriptors() -> None:
     files = new_disk()
-    opened = OpenFiles(2)
+    opened = OpenFiles(6)
     segments = []
     for base in range(4):
         put_file(files, path_of(base), batch_at(base))
@@ -183,9 +186,32 @@ def test_only_so_many_sealed_segments_hold_descriptors() -> None:
         assert segment.find(segment.base_offset) is not None
     assert [segment._file is None for segment in segments] == [True, True, False, False]
     assert [segment.offset_index.is_open for segment in segments] == [False, False, True, True]
-    segments[2].indexes()  # used again: it is the younger one now
-    assert segments[0].find(0) is not None
-    assert [segment._file is None for segment in segments] == [False, True, False, True]
+    segments[2].indexes()  # used again: they are younger now than the log beside them
+    assert segments[0].file is not None
+    assert [segment._file is None for segment in segments] == [False, True, True, False]
+    assert [segment.offset_index.is_open for segment in segments] == [False, False, True, True]
+
+
+def test_a_log_of_many_segments_holds_no_more_descriptors_than_it_may(tmp_path: Path) -> None:
+    settings = small_config(segment_bytes=200)
+    made = LogDirectories(
+        [str(tmp_path)], SystemFiles(), ManualClock(), config_for=lambda _partition: settings, open_files_max=9
+    )
+    made.open()
+    log = made.create(PARTITION, settings)
+    while len(log.log.segments) < 60:
+        log.append_as_leader(produced(), leader_epoch=0)
+    log.set_high_watermark(log.end_offset)
+    before = len(os.listdir("/proc/self/fd"))
+    for offset in range(log.end_offset):
+        found = log.read(offset, bytes_max=1000).slice
+        assert found is not None
+        assert found.read()
+    for segment in log.log.segments:
+        assert segment.largest.timestamp >= 0
+    del found
+    assert len(os.listdir("/proc/self/fd")) - before <= 9
+    assert made.close() == []
 
 
 def test_a_reader_keeps_its_file_when_the_segment_lets_go_of_it_or_is_unlinked(tmp_path: Path) -> None:

@@ -25,10 +25,13 @@ def test_the_file_exists_only_once_a_transaction_aborted() -> None:
     index = TransactionIndex(files, NAME)
     assert index.collect(0, 100) == ([], False)
     index.truncate_to(0)
-    index.reset()
     assert not files.exists(NAME)
     index.append(FIRST)
     assert files.read(NAME) == entry_bytes(FIRST)
+    index.truncate_to(FIRST.last_offset)
+    assert not files.exists(NAME)
+    index.append(SECOND)
+    assert files.read(NAME) == entry_bytes(SECOND)
 
 
 def test_what_was_written_is_read_again_and_continued() -> None:
@@ -65,7 +68,7 @@ def test_a_cut_drops_transactions_whose_marker_goes(offset: int, kept: int) -> N
     index = TransactionIndex(files, NAME)
     index.truncate_to(offset)
     assert len(index.entries) == kept
-    assert files.size(NAME) == kept * 34
+    assert (files.size(NAME) if files.exists(NAME) else 0) == kept * 34
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from penstock.base.clock import Clock
 from penstock.base.errors import CorruptFileError
-from penstock.base.files import File, Files
+from penstock.base.files import Files
 from penstock.records.batch import Batch
-from penstock.storage import checkpoints, names
+from penstock.storage import checkpoints, cuts, names
+from penstock.storage.clean_up import clean_up
 from penstock.storage.inspect.places import DirectoryPlace, PartitionPlace, file_place, is_kafkas_own
 from penstock.storage.inspect.problems import Cure, Problem
 from penstock.storage.inspect.reopen import marker_lifted, refuse_old_format, reopen
@@ -27,7 +28,6 @@ from penstock.storage.inspect.verify import (
 )
 from penstock.storage.inspect.verify_segment import OpenTransactions, SegmentCheck, SegmentRequest
 from penstock.storage.inspect.walk import Broken, Found, LogWalk
-from penstock.storage.load import clean_up
 from penstock.storage.offset_index import OffsetIndex
 from penstock.storage.producer_replay import end_marker, restore_snapshot
 from penstock.storage.producer_snapshot import Snapshots
@@ -39,9 +39,7 @@ from penstock.storage.transaction_index import ENTRY_BYTES, AbortedTransaction, 
 Say = Callable[[str, str], None]
 """Told of each change: the file, and what was done to it."""
 
-_CHUNK_BYTES = 4 * 1024 * 1024
 _INDEX_INTERVAL_BYTES = 4096
-_BLOCK_BYTES = 4096
 
 
 class Mender(NamedTuple):
@@ -73,15 +71,25 @@ class Mender(NamedTuple):
         return problems, summary
 
     def _clear_leftovers(self, place: PartitionPlace) -> bool:
-        """Completes or drops what a start would; not where a swap that would take other segments' place is bad."""
-        for name in self.files.list(place.path):
+        """Completes or drops what a start would. A bad swap that would take other segments' place stays; with force it
+        is set aside, and they stay."""
+        listed = self.files.list(place.path)
+        bases = [
+            parsed[0] for parsed in map(names.parse_segment_file, listed) if parsed and parsed[1:] == (names.LOG, "")
+        ]
+        for name in listed:
             known = file_place(f"{place.path}/{name}")
-            if known is not None and known.suffix == names.SWAP and known.kind.value == names.LOG:
-                bad: list[Problem] = []
-                request = SegmentRequest(place.path, known.base_offset, True, False, names.SWAP)
-                check = SegmentCheck(self.files, request, OpenTransactions(), bad.append)
-                if check.run().broken:
-                    return False
+            if known is None or known.suffix != names.SWAP or known.kind.value != names.LOG:
+                continue
+            request = SegmentRequest(place.path, known.base_offset, True, False, names.SWAP)
+            check = SegmentCheck(self.files, request, OpenTransactions(), lambda _problem: None).run()
+            if not check.broken:
+                continue
+            if not self.force:
+                return False
+            if any(known.base_offset <= base < max(check.end_offset, known.base_offset + 1) for base in bases):
+                moved = cuts.set_aside(self.files, known.path)
+                self.say(known.path, f"set aside as {_name(moved)}: it is broken, and what it should replace is there")
         before = set(self.files.list(place.path))
         with marker_lifted(self.files, self.home):
             clean_up(self.files, place.path)
@@ -99,37 +107,40 @@ class Mender(NamedTuple):
         first = min(wanted, key=lambda problem: (problem.path, problem.position or 0))
         base = _base_of(first.path)
         position = first.position or 0
+        before = [segment.base_offset for segment in summary.segments if segment.base_offset < base]
+        behind = [segment.base_offset for segment in summary.segments if segment.base_offset > base]
         with marker_lifted(self.files, self.home):
-            action = self._keep_tail(first.path, position)  # may fail, so it comes before anything changes
-            for segment in reversed(summary.segments):
-                if segment.base_offset > base:
-                    self._set_aside(place, segment.base_offset)
-            self.files.truncate(first.path, position)
-            self._sync(first.path)
+            if position == 0 and before:  # nothing of it stays: it goes aside like those behind it
+                action = ""
+                behind.insert(0, base)
+            else:
+                action = self._keep_tail(first.path, position)  # may fail, so it comes before anything changes
+            for found in reversed(behind):
+                self._set_aside(place, found)
+            if action:
+                self.files.truncate(first.path, position)
+                self._sync(first.path)
+                self.say(first.path, action)
             self.files.sync_directory(place.path)
-            self.say(first.path, action)
-            reopen(self.files, self.clock, place, self.home, recovery_point=base)
+            reopen(self.files, self.clock, place, self.home, recovery_point=base if action else before[-1])
         return True
 
     def _set_aside(self, place: PartitionPlace, base: int) -> None:
-        for kind in names.SEGMENT_SUFFIXES[1:]:
-            path = f"{place.path}/{names.segment_file(base, kind)}"
-            if self.files.exists(path):
-                self.files.remove(path)
-        path = f"{place.path}/{names.segment_file(base, names.LOG)}"
-        self.files.rename(path, path + names.CUT)
-        self.say(path, f"set aside as {_name(path)}{names.CUT}: it lies behind the cut")
+        moved = cuts.set_segment_aside(self.files, place.path, base)
+        self.say(
+            f"{place.path}/{names.segment_file(base, names.LOG)}",
+            f"set aside as {_name(moved)}: it lies behind the cut",
+        )
 
     def _keep_tail(self, path: str, position: int) -> str:
-        """Copies the bytes from `position` on to `NAME.POSITION.cut`, unless they are zeroes; what to say of the cut."""
-        target = f"{path}.{position}{names.CUT}"
+        """Keeps the bytes from `position` on aside, unless they are zeroes; what to say of the cut."""
         file = self.files.open_read(path)
         try:
             length = file.size() - position
-            kept = _keep(self.files, file, position, length, target)
+            kept = cuts.keep_tail(self.files, file, position)
         finally:
             file.close()
-        where = f", kept as {_name(target)}" if kept else " of zeroes"
+        where = f", kept as {_name(kept)}" if kept else " of zeroes"
         return f"cut at position {position}: {length} bytes{where}"
 
     # What the log can tell again.
@@ -151,6 +162,8 @@ class Mender(NamedTuple):
             return False
         if problem.cure is Cure.INDEXES:
             return self._rebuild_indexes(place, base, path)
+        if any(segment.is_damaged for segment in summary.segments if segment.base_offset < base):
+            return False  # a marker that is lost there decides what begins here
         return self._rebuild_transactions(place, summary, base, path)
 
     def _rebuild_indexes(self, place: PartitionPlace, base: int, path: str) -> bool:
@@ -163,9 +176,9 @@ class Mender(NamedTuple):
         try:
             entries_max = file.size() // _INDEX_INTERVAL_BYTES + 4
             for index in (offset_index, time_index):
-                self._allocate(index.path, entries_max * index.entry_bytes)
-                index.open_active(0)
-                index.truncate_entries(0)
+                if self.files.exists(index.path):
+                    self.files.remove(index.path)
+                index.open_active(entries_max * index.entry_bytes)
             indexer = Indexer(offset_index, time_index, _INDEX_INTERVAL_BYTES)
             for piece in LogWalk(file, base):
                 assert isinstance(piece, Found), "a broken log's indexes are not rebuilt"
@@ -180,17 +193,6 @@ class Mender(NamedTuple):
             self.files.rename(source, target)
         self.say(path, f"rebuilt: {offset_index.entries} offset entries, {time_index.entries} time entries")
         return True
-
-    def _allocate(self, path: str, size: int) -> None:
-        """A file with all its blocks: a full disk is an error here, and would be SIGBUS in the mapping."""
-        if self.files.exists(path):
-            self.files.remove(path)
-        file = self.files.create(path)
-        try:
-            # Opening a file maps it with room for two entries more: they shall lie in the last block.
-            file.pwrite(bytes(-(-(size + 64) // _BLOCK_BYTES) * _BLOCK_BYTES - 64), 0)
-        finally:
-            file.close()
 
     def _sync(self, path: str) -> None:
         file = self.files.open(path)
@@ -287,9 +289,9 @@ class Mender(NamedTuple):
         try:
             offsets = checkpoints.read_offsets(self.files, path)
         except CorruptFileError as error:
-            self.files.rename(path, path + names.CUT)
+            moved = cuts.set_aside(self.files, path)
             self.files.sync_directory(place.path)
-            self.say(path, f"set aside as {name}{names.CUT}: {error.reason}")
+            self.say(path, f"set aside as {_name(moved)}: {error.reason}")
             return
         for partition in place.partitions:
             end_offset = quick_end_offset(self.files, partition)
@@ -297,28 +299,6 @@ class Mender(NamedTuple):
                 self.say(path, f"{partition.partition} lowered from {offsets[partition.partition]} to {end_offset}")
                 offsets[partition.partition] = end_offset
         checkpoints.write_offsets(self.files, path, offsets)
-
-
-def _keep(files: Files, file: File, position: int, length: int, target: str) -> bool:
-    """Copies a stretch of a file aside; says whether there was anything but zeroes in it."""
-    copy: File | None = None
-    copied = 0
-    try:
-        while copied < length:
-            data = file.pread(min(_CHUNK_BYTES, length - copied), position + copied)
-            if copy is None and data.strip(b"\0"):
-                if files.exists(target):
-                    files.remove(target)
-                copy = files.create(target)
-            if copy is not None:
-                copy.pwrite(data, copied)
-            copied += len(data)
-        if copy is not None:
-            copy.sync()
-    finally:
-        if copy is not None:
-            copy.close()
-    return copy is not None
 
 
 def _base_of(path: str) -> int:

@@ -36,7 +36,7 @@ _BY_NAME = {
     **dict.fromkeys(OFFSET_CHECKPOINTS, FileKind.OFFSET_CHECKPOINT),
 }
 _SEGMENT_FILE = re.compile(
-    r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)((?:\.\d+)?\.cut|\.cleaned|\.swap|\.deleted)?\Z"
+    r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)((?:\.\d+)*\.cut|\.cleaned|\.swap|\.deleted)?\Z"
 )
 _OTHER_DIRECTORIES = frozenset({"lost+found"})
 _KIND_ORDER = {kind: order for order, kind in enumerate(FileKind)}

@@ -11,17 +11,18 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from penstock.base.clock import Clock
-from penstock.base.errors import CorruptFileError, LogDirectoryError, UnsupportedForMessageFormatError
+from penstock.base.errors import LogDirectoryError, UnsupportedForMessageFormatError
 from penstock.base.files import Files
 from penstock.base.ids import TopicPartition
 from penstock.base.jobs import Jobs
 from penstock.storage import checkpoints, names
 from penstock.storage.config import log_config
+from penstock.storage.directory_contents import read_offsets
+from penstock.storage.directory_health import DirectoryHealth
 from penstock.storage.inspect.places import PartitionPlace
-from penstock.storage.inspect.walk import OLD_FORMAT_REASON, holds_old_format
+from penstock.storage.inspect.walk import OLD_FORMAT_REASON
 from penstock.storage.load import LoadReport, LoadRequest, load_partition
-from penstock.storage.partition_log import DirectoryHealth
-from penstock.storage.recovery import SegmentReport
+from penstock.storage.recovery import SegmentReport, old_format_bytes
 from penstock.storage.segment import OpenFiles
 
 
@@ -31,14 +32,6 @@ class Remembered(NamedTuple):
     recovery_point: int = 0
     high_watermark: int = 0
     log_start_offset: int = 0
-
-
-def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
-    """As a start reads a checkpoint: one that cannot be read is the same as none."""
-    try:
-        return checkpoints.read_offsets(files, path)
-    except CorruptFileError:
-        return {}
 
 
 def remembered(files: Files, home: str | None, partition: TopicPartition) -> Remembered:
@@ -73,7 +66,7 @@ def refuse_old_format(files: Files, directory: str) -> None:
             continue
         file = files.open_read(f"{directory}/{name}")
         try:
-            if holds_old_format(file):
+            if old_format_bytes(file, 0):
                 raise UnsupportedForMessageFormatError(f"{directory}/{name}: {OLD_FORMAT_REASON}; nothing was changed")
         finally:
             file.close()

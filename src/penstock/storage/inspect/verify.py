@@ -113,7 +113,7 @@ def verify_partition(
             continue  # retention took it meanwhile
         if summary.segments and base < summary.end_offset:
             reason = f"the segment begins at offset {base}, but the one before it ends at {summary.end_offset - 1}"
-            report(Problem(path=request.path(names.LOG), reason=reason, position=0, offset=base))
+            report(Problem(path=request.path(names.LOG), reason=reason, position=0, offset=base, cure=Cure.CUT))
         summary.segments.append(segment)
         summary.epochs += [
             entry for entry in segment.epochs if not summary.epochs or entry.epoch > summary.epochs[-1].epoch

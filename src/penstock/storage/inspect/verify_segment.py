@@ -75,6 +75,10 @@ class OpenTransactions:
     def end(self, producer_id: int) -> int | None:
         return self._first.pop(producer_id, None)
 
+    def forget(self) -> None:
+        """Markers may be among what cannot be read: whose transaction is open is not known any more."""
+        self._first.clear()
+
 
 class _Marker(NamedTuple):
     producer_id: int
@@ -130,6 +134,7 @@ class SegmentCheck:
         if broken.is_tail and self._request.live and self._request.is_last:
             return
         self.summary.broken.append(broken)
+        self._open.forget()
         cure = Cure.TAIL if broken.is_tail and self._request.is_last else Cure.CUT
         if broken.is_old_format:
             cure = Cure.NONE
@@ -179,6 +184,7 @@ class SegmentCheck:
 
     def _bad_batch(self, batch: Batch, reason: str) -> None:
         self.summary.broken.append(Broken(batch.position, batch.size_bytes, reason, batch, False, False))
+        self._open.forget()
         self._problem(reason, batch.position, batch.base_offset, Cure.CUT)
 
     def _problem(self, reason: str, position: int, offset: int, cure: Cure) -> None:

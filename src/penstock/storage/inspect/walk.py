@@ -7,20 +7,18 @@ the offsets: where the bad one's length leads, or further on.
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from penstock.base.files import File
-from penstock.records.batch import HEADER_BYTES, LOG_OVERHEAD, Batch, Stop, read_header, scan
+from penstock.records.batch import HEADER_BYTES, Batch, Stop, read_header, scan
+from penstock.storage.recovery import old_format_bytes
+from penstock.storage.segment import RELATIVE_OFFSET_MAX
+from penstock.storage.stretches import Stretches
 
-CHUNK_BYTES = 4 * 1024 * 1024
 _SEARCH_BYTES = 1024 * 1024
-_RELATIVE_OFFSET_MAX = 2**31 - 1
 _ATTRIBUTES_MAX = 0x7F
 _MAGIC_POSITION = 16
-_OLD_HEAD = struct.Struct(">qiIb")  # offset, size, CRC-32, magic
 
 _REASONS = {
     Stop.INCOMPLETE: "the batch is cut off: its length reaches beyond the end of the file",
@@ -74,45 +72,30 @@ class LogWalk:
         self.position = 0
 
     def __iter__(self) -> Iterator[Found | Broken]:
-        wanted = CHUNK_BYTES
-        while self.position < self.size_bytes:
-            start = self.position
-            data = self._read(wanted, start)
-            if not data:
-                return  # the file became shorter
+        stretches = Stretches(self._file, self.size_bytes)
+        while data := stretches.read():
+            start = stretches.position
             found = scan(data)
             for batch in found.batches:
-                if batch.last_offset - self._base_offset <= _RELATIVE_OFFSET_MAX:  # the CRC does not cover offsets
+                if batch.last_offset - self._base_offset <= RELATIVE_OFFSET_MAX:  # the CRC does not cover offsets
                     self.end_offset = max(self.end_offset, batch.last_offset + 1)
                 self.position = start + batch.end_position
                 yield Found(batch._replace(position=start + batch.position), data, batch.position)
-            self.position = start + found.end
-            wanted = CHUNK_BYTES
-            if found.stop is Stop.COMPLETE:
+            if stretches.took(data, found.end, found.stop):
                 continue
-            if found.stop is Stop.INCOMPLETE:
-                needed = self._needed(data[found.end : found.end + LOG_OVERHEAD])
-                if self.position + needed <= self.size_bytes:
-                    wanted = max(CHUNK_BYTES, needed)
-                    continue
-                if self._is_partial:
-                    return
+            self.position = stretches.position
+            if found.stop is Stop.INCOMPLETE and self._is_partial:
+                return
             broken = self._broken(found.stop)
-            self.position = broken.end_position
+            self.position = stretches.position = broken.end_position
             yield broken
 
     def _read(self, length: int, position: int) -> bytes:
         return self._file.pread(min(length, self.size_bytes - position), position)
 
-    def _needed(self, head: bytes) -> int:
-        """How many bytes the batch that begins with `head` asks for."""
-        if len(head) < LOG_OVERHEAD:
-            return HEADER_BYTES
-        return max(HEADER_BYTES, LOG_OVERHEAD + int(struct.unpack_from(">i", head, 8)[0]))
-
     def _broken(self, stop: Stop) -> Broken:
         position = self.position
-        old_bytes = self._old_format_bytes(position) if stop is Stop.OLD_MAGIC else 0
+        old_bytes = old_format_bytes(self._file, position) if stop is Stop.OLD_MAGIC else 0
         if old_bytes:
             return Broken(position, old_bytes, OLD_FORMAT_REASON, None, False, True)
         head = self._read(HEADER_BYTES, position)
@@ -127,17 +110,6 @@ class LogWalk:
         is_tail = end == self.size_bytes and may_be_torn
         return Broken(position, end - position, _REASONS[stop], header, is_tail, False)
 
-    def _old_format_bytes(self, position: int) -> int:
-        """Size of the message of format 0 or 1 at `position`, 0 where its own CRC-32 says that there is none."""
-        head = self._read(_OLD_HEAD.size, position)
-        if len(head) < _OLD_HEAD.size:
-            return 0
-        _, size, crc, magic = _OLD_HEAD.unpack(head)
-        if magic not in (0, 1) or size < 14 or position + LOG_OVERHEAD + size > self.size_bytes:
-            return 0
-        body = self._read(size - 4, position + LOG_OVERHEAD + 4)
-        return LOG_OVERHEAD + size if zlib.crc32(body) == crc else 0
-
     def _is_good(self, position: int) -> bool:
         """Whether a whole batch with a good CRC and offsets that follow begins here."""
         head = self._read(HEADER_BYTES, position)
@@ -149,7 +121,7 @@ class LogWalk:
     def _is_plausible(self, header: Batch, position: int) -> bool:
         return (
             header.magic == 2
-            and self.end_offset <= header.base_offset <= self._base_offset + _RELATIVE_OFFSET_MAX
+            and self.end_offset <= header.base_offset <= self._base_offset + RELATIVE_OFFSET_MAX
             and HEADER_BYTES <= header.size_bytes <= self.size_bytes - position
             and header.base_offset <= header.last_offset
             and header.record_count >= 0
@@ -173,9 +145,3 @@ class LogWalk:
                 break
             position += len(window) - HEADER_BYTES
         return self.size_bytes
-
-
-def holds_old_format(file: File) -> bool:
-    """Whether the file's first message has record format 0 or 1, by its own CRC."""
-    walk = LogWalk(file, 0)
-    return walk._old_format_bytes(0) > 0

@@ -1,0 +1,60 @@
+"""Metrics over HTTP on a port of their own, for Prometheus: GET /metrics, and nothing else.
+
+A scrape is written in slices, with the loop free between them: thousands of partitions make thousands of lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from penstock.base.metrics import Family, lines
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_REQUEST_BYTES_MAX = 8192
+_REQUEST_SECONDS_MAX = 10
+_LINES_A_SLICE = 200
+
+
+class MetricsPage:
+    def __init__(self, families: Callable[[], Iterable[Family]]) -> None:
+        self._families = families
+        self._server: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listens; returns the port, which 0 leaves to the system."""
+        self._server = await asyncio.start_server(self._serve, host or None, port, limit=_REQUEST_BYTES_MAX)
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _REQUEST_SECONDS_MAX)
+            await self._answer(head.split(b"\r\n", 1)[0].split(b" "), writer)
+        writer.close()
+
+    async def _answer(self, words: list[bytes], writer: asyncio.StreamWriter) -> None:
+        if len(words) != 3 or words[0] not in (b"GET", b"HEAD"):
+            writer.write(_head("405 Method Not Allowed") + b"only GET\n")
+            return
+        if words[1].split(b"?", 1)[0] != b"/metrics":
+            writer.write(_head("404 Not Found") + b"the metrics are at /metrics\n")
+            return
+        writer.write(_head("200 OK"))
+        if words[0] == b"HEAD":
+            return
+        told = lines(self._families())
+        while part := list(islice(told, _LINES_A_SLICE)):
+            writer.write("".join(part).encode())
+            await writer.drain()
+            await asyncio.sleep(0)
+
+
+def _head(status: str) -> bytes:
+    return f"HTTP/1.0 {status}\r\nContent-Type: {CONTENT_TYPE}\r\nConnection: close\r\n\r\n".encode()

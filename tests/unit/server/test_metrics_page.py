@@ -1,0 +1,58 @@
+"""The metrics over HTTP, on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from penstock.base.metrics import Family, Kind, Sample, gauge
+from penstock.server.metrics_page import MetricsPage
+
+
+def ask(families: Callable[[], Iterable[Family]], request: bytes) -> tuple[str, str]:
+    """The status line and the body."""
+
+    async def exchange() -> bytes:
+        page = MetricsPage(families)
+        port = await page.start("127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request)
+        if not request.endswith(b"\r\n\r\n"):
+            writer.write_eof()
+        answer = await reader.read()
+        writer.close()
+        page.stop()
+        return answer
+
+    head, _, body = asyncio.run(exchange()).decode().partition("\r\n\r\n")
+    return head.split("\r\n")[0], body
+
+
+def one() -> list[Family]:
+    return [gauge("a", "x", lambda: 7)]
+
+
+def test_the_metrics_are_at_their_path() -> None:
+    status, body = ask(one, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert status == "HTTP/1.0 200 OK"
+    assert body.endswith("a 7\n")
+    assert ask(one, b"GET /metrics?name=a HTTP/1.1\r\n\r\n")[0] == "HTTP/1.0 200 OK"
+
+
+def test_other_requests_are_told_so() -> None:
+    assert ask(one, b"GET / HTTP/1.1\r\n\r\n")[0] == "HTTP/1.0 404 Not Found"
+    assert ask(one, b"POST /metrics HTTP/1.1\r\n\r\n")[0] == "HTTP/1.0 405 Method Not Allowed"
+    assert ask(one, b"GET\r\n\r\n")[0] == "HTTP/1.0 405 Method Not Allowed"
+
+
+def test_what_is_no_request_is_closed_without_an_answer() -> None:
+    assert ask(one, b"GET /metrics HT") == ("", "")
+    assert ask(one, b"x" * 20_000) == ("", "")
+
+
+def test_many_lines_come_whole() -> None:
+    def many() -> list[Family]:
+        return [Family("p", Kind.GAUGE, "x", lambda: (Sample((("n", str(n)),), n) for n in range(20_000)))]
+
+    _, body = ask(many, b"GET /metrics HTTP/1.1\r\n\r\n")
+    assert body.splitlines()[2:] == [f'p{{n="{n}"}} {n}' for n in range(20_000)]
