@@ -385,11 +385,28 @@ def test_transactions_are_listed_by_state_producer_age_and_pattern(world: Served
     assert listed(world, duration_filter=999, state_filters=("Ongoing",)) == ["x"]
     assert listed(world, duration_filter=1_000, state_filters=("Ongoing",)) == []
     assert listed(world, transactional_id_pattern="y-[0-9]+") == ["y-1"]
+    assert listed(world, transactional_id_pattern="x|.*-.*") == ["x", "y-1"]
+    assert listed(world, transactional_id_pattern="y") == []
     world.authoriser.denied = {(Action.DESCRIBE, "x")}
     assert listed(world) == ["y-1"]
 
 
-@pytest.mark.parametrize("pattern", ["(a+)+b", "a{9}{9}{9}", "(a|a)*", r"(a)\1", "a*b*c*d", "[", "x" * 1_001])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(a+)+b",
+        "a{9}{9}{9}",
+        "(a|a)*",
+        r"(a)\1",
+        "a*b*c*d",
+        "a?" * 200,
+        "[",
+        "[]" * 499 + "{",
+        "[^a]" * 200 + "{",
+        "x" * 1_001,
+        "a|" * 9,
+    ],
+)
 def test_a_pattern_that_could_take_long_is_refused(world: Served, pattern: str) -> None:  # A20
     entity = shape(66, 2)
     answer = world.call(
