@@ -299,6 +299,9 @@ class Broker:
             new_suffix=lambda: str(self._randomness.uuid()),
         )
         producer_ids = ProducerIds(config.node_id, store, blocks[0] if blocks else None)
+        for log in self._directories.logs.values():
+            for producer in log.producers.values():
+                producer_ids.pass_over(producer.producer_id)
         markers = LocalMarkers(surroundings, self._groups, self._clock)
         self._transactions = TransactionDriver(
             surroundings,

@@ -294,7 +294,7 @@ class LogDirectories:
 
     def request_for(self, state: DirectoryState, partition: TopicPartition) -> LoadRequest:
         """How a log that was not closed well is loaded from a directory that is open."""
-        return self._request(state.path, partition, False, self._remembered(state.path))
+        return self._request(state.path, partition, False, read_remembered(self._files, state.path))
 
     # Partitions.
     def get(self, partition: TopicPartition) -> PartitionLog | None:
