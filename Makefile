@@ -85,6 +85,10 @@ bench-storage: install judges ## the log beside cp, a dict and Apache Kafka, as 
 bench: install judges ## one broker beside Apache Kafka, as ratios
 	@$(PY) -m benchmarks.broker $(ARGS)
 
+.PHONY: bench-transactions
+bench-transactions: install judges ## transactions beside Apache Kafka, as ratios
+	@$(PY) -m benchmarks.transactions $(ARGS)
+
 .PHONY: pins
 pins: install ## what is installed, as constraints.txt wants it
 	@$(PY) -m pip freeze --all --exclude-editable --exclude pip | LC_ALL=C sort -f

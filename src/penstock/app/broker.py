@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from penstock.app.config import BrokerConfig
@@ -50,7 +50,7 @@ from penstock.metadata.image import Image
 from penstock.metadata.layout import BrokerNode, Endpoint
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.replication.partitions import Partitions
-from penstock.server.dispatch import Dispatcher
+from penstock.server.dispatch import Dispatch, Dispatcher
 from penstock.server.listener import Address, Server, parse_listener
 from penstock.server.metrics_page import MetricsPage
 from penstock.storage.config import LogConfig, log_config
@@ -70,8 +70,12 @@ def new_topic_id(randomness: Randomness) -> uuid.UUID:
 class Broker:
     """`start`, then `stop`, once each, on one event loop. `failed` is set when the broker cannot go on."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(
+        self, config: BrokerConfig, *, intercept: Callable[[Dispatch], Dispatch] = lambda dispatch: dispatch
+    ) -> None:
+        """`intercept` stands between connections and dispatch: for tests that want faults."""
         self.config = config
+        self._intercept = intercept
         self.failed = asyncio.Event()
         self.endpoints: tuple[Address, ...] = ()
         self._clock = SystemClock()
@@ -135,7 +139,7 @@ class Broker:
         services = self._make_services(store, waits, failures)
         dispatcher = Dispatcher(make_registry(), services)
         self._server = Server(
-            dispatcher.dispatch,
+            self._intercept(dispatcher.dispatch),
             frame_bytes_max=self.config["socket.request.max.bytes"],
             connections_max=self.config["max.connections"],
             backlog=self.config["socket.listen.backlog.size"],
@@ -295,6 +299,9 @@ class Broker:
             new_suffix=lambda: str(self._randomness.uuid()),
         )
         producer_ids = ProducerIds(config.node_id, store, blocks[0] if blocks else None)
+        for log in self._directories.logs.values():
+            for producer in log.producers.values():
+                producer_ids.pass_over(producer.producer_id)
         markers = LocalMarkers(surroundings, self._groups, self._clock)
         self._transactions = TransactionDriver(
             surroundings,

@@ -32,6 +32,12 @@ class ProducerIds:
         if len(self._waiting) == 1:
             self._ask()
 
+    def pass_over(self, producer_id: int) -> None:
+        """An id that is in use, in a directory that another broker wrote perhaps: it and those below are never given."""
+        if producer_id > self._block_end:
+            self._block_end = producer_id
+            self._next = self._last = -1
+
     def _ask(self) -> None:
         start, end = self._block_end + 1, self._block_end + BLOCK
         data = layout.encode_producer_ids(self._node_id, start, end)
@@ -49,6 +55,8 @@ class ProducerIds:
                 given(event.error)
             return
         self._exists = True
-        self._block_end, self._next, self._last = end, start, end
+        if self._block_end >= start:  # passed over while it was on its way
+            start = end + 1
+        self._block_end, self._next, self._last = max(end, self._block_end), start, end
         for given in waiting:
             self.take(given)

@@ -240,6 +240,8 @@ class TransactionDriver:
 
     # Markers.
     def _loaded(self, led: LedShard) -> None:
+        for transaction in led.shard.transactions.values():
+            self._producer_ids.pass_over(max(transaction.producer_id, transaction.next_producer_id))
         ended = led.shard.loaded()
         if ended:
             logger.info("%s: %d transactions are to be completed", led.partition.topic_partition, len(ended))

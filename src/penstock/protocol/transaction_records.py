@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 from penstock.base.ids import TopicPartition
 from penstock.protocol import primitives
-from penstock.protocol.cursor import INT8, Cursor, version_of
+from penstock.protocol.cursor import Cursor, version_of
 from penstock.protocol.errors import MalformedMessageError
 
 _KEY_VERSION = 0
 VALUE_VERSION = VALUE_VERSION_MAX = 1
 _FLEXIBLE_FROM = 1
+_HEAD, _TIMES = struct.Struct(">hqhib"), struct.Struct(">qq")
 _PREVIOUS_ID_TAG, _NEXT_ID_TAG, _CLIENT_VERSION_TAG = 0, 1, 2
 NO_PRODUCER_ID = -1
 NO_TIMESTAMP = -1
@@ -129,13 +130,8 @@ def encode_transaction_key(transactional_id: str) -> bytes:
 
 def encode_transaction_value(value: TransactionValue) -> bytes:
     """Version 1, whatever version the value was read from."""
-    out = bytearray(primitives.INT16.pack(VALUE_VERSION))
-    out += primitives.INT64.pack(value.producer_id)
-    out += primitives.INT16.pack(value.producer_epoch)
-    out += primitives.INT32.pack(value.timeout_ms)
-    out += INT8.pack(value.state)
-    out += _encode_partitions(value)
-    out += primitives.INT64.pack(value.last_update_ms) + primitives.INT64.pack(value.start_ms)
+    head = _HEAD.pack(VALUE_VERSION, value.producer_id, value.producer_epoch, value.timeout_ms, value.state)
+    times = _TIMES.pack(value.last_update_ms, value.start_ms)
     tags = {}
     if value.previous_producer_id != NO_PRODUCER_ID:
         tags[_PREVIOUS_ID_TAG] = primitives.INT64.pack(value.previous_producer_id)
@@ -143,17 +139,19 @@ def encode_transaction_value(value: TransactionValue) -> bytes:
         tags[_NEXT_ID_TAG] = primitives.INT64.pack(value.next_producer_id)
     if value.client_version != 0:
         tags[_CLIENT_VERSION_TAG] = primitives.INT16.pack(value.client_version)
-    return bytes(out + primitives.tag_section(tags))
+    return head + _encode_partitions(value) + times + primitives.tag_section(tags)
 
 
 def _encode_partitions(value: TransactionValue) -> bytes:
     if value.state is TransactionState.EMPTY:
         return primitives.unsigned_varint(0)
+    if not value.partitions:
+        return b"\x01"
     by_topic: dict[str, list[int]] = {}
     for topic, number in value.partitions:
         by_topic.setdefault(topic, []).append(number)
     out = bytearray(primitives.unsigned_varint(len(by_topic) + 1))
     for topic, numbers in by_topic.items():
         out += primitives.compact_string(topic) + primitives.unsigned_varint(len(numbers) + 1)
-        out += b"".join(map(primitives.INT32.pack, numbers)) + primitives.tag_section({})
+        out += struct.pack(f">{len(numbers)}ix", *numbers)
     return bytes(out)

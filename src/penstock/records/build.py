@@ -35,6 +35,7 @@ Record: TypeAlias = tuple[int, bytes | None, bytes | None, Sequence[Header]]
 
 
 _BATCH_BYTES_MAX = (1 << 31) - 1
+_ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
 
 
 class ControlType(IntEnum):
@@ -217,6 +218,8 @@ def _put_field(body: bytearray, field: ReadableBuffer | None) -> None:
 def encode_varint(value: int) -> bytes:
     """Zig-zag, seven bits a byte, low groups first."""
     raw = (value << 1) ^ (value >> 63)
+    if raw < 0x80:
+        return _ONE_BYTE[raw]
     out = bytearray()
     while raw >= 0x80:
         out.append(raw & 0x7F | 0x80)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from penstock.base.clock import ManualClock
 from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
@@ -26,9 +24,9 @@ OTHER = TopicPartition("t", 1)
 
 
 class ShardWorld:
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self) -> None:
         self.clock = ManualClock()
-        self.settings = TransactionSettings(**settings)
+        self.settings = TransactionSettings()
         self.shard = Shard(self.settings, self.clock)
         self.records: list[tuple[str, TransactionValue | None]] = []
         self.markers: list[Markers] = []

@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 DOCUMENT = ROOT / "docs" / "pitfalls.md"
-SEARCHED = ("tests/unit/storage", "tests/crash")
+SEARCHED = ("tests/unit/storage", "tests/unit/coordinator", "tests/unit/handlers", "tests/crash")
 _IDS = re.compile(r"KAFKA-(\d+(?:, \d+)*)")
 
 SECTIONS: Mapping[str, tuple[int, ...]] = {
@@ -35,14 +35,10 @@ SECTIONS: Mapping[str, tuple[int, ...]] = {
     ),
 }  # fmt: skip
 
-_COORDINATOR = "the transaction coordinator's; its tests come with it"
 ELSEWHERE: Mapping[int, str] = {
     9156: "one loop owns a log, so nobody else can open its index at the same time",
     14792: "as 9156",
-    5283: "who hands out producer ids bumps epochs; a log takes any pair that is not older",
     9807: "a read takes the last stable offset, the slice and the aborted list in one call on one thread",
-    **dict.fromkeys((17754, 14561, 14884, 14904, 14920, 16352, 10080, 6119, 5231, 9666, 9600), _COORDINATOR),
-    **dict.fromkeys((7519, 14880, 13099, 9065, 9307, 5600, 15784, 16371, 5610, 6052, 5202), _COORDINATOR),
 }
 
 NAMELESS: Mapping[str, tuple[str, ...]] = {
@@ -101,7 +97,7 @@ def render() -> str:
         "# Pitfalls",
         "",
         "Bugs that Apache Kafka had and mended, and the tests here that would see them. Made by `python -m tests.unit.storage.pitfalls`",
-        "from the comments in the tests (`tests/unit/storage`, `tests/crash`); a test fails where this file is not in step.",
+        "from the comments in the tests (`tests/unit`, `tests/crash`); a test fails where this file is not in step.",
     ]
     for section, numbers in SECTIONS.items():
         lines += ["", f"## {section}", "| id | test, or why there is none |", "|---|---|"]
