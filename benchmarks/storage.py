@@ -220,7 +220,7 @@ def bench_lookup(folder: Path) -> list[Figure]:
 
 
 def bench_recovery(folder: Path) -> list[Figure]:
-    """CRCs, indexes and producers of 2 GB in 4 partitions after an unclean stop; against Kafka 4.3 on a copy."""
+    """CRCs, indexes and producers of 2 GB in 4 partitions after an unclean stop; against Kafka 4.3 on a copy. Best of three."""
     from tests.support.kafka_jvm import STOCK_JVM
     from tests.support.kafka_recovery import kafka_recovers
 
@@ -240,18 +240,24 @@ def bench_recovery(folder: Path) -> list[Figure]:
     ends = {str(partition): log.end_offset for partition, log in directories.logs.items()}
     abandon(directories)
     (logs / ".lock").unlink()
-    start = kafka_recovers(
-        "4.3", logs, folder / "kafka", jvm_flags=STOCK_JVM, heap_mb=1024, num_recovery_threads_per_data_dir=2
-    )
-    shutil.rmtree(folder / "kafka")
-    assert {name: found.end_offset for name, found in start.logs.items()} == ends
-    began = perf_counter()
-    again = LogDirectories([str(logs)], FILES, CLOCK, config_for=lambda _partition: settings, jobs=ThreadJobs(2))
-    again.open()
-    seconds = perf_counter() - began
-    assert {str(partition): log.end_offset for partition, log in again.logs.items()} == ends
-    abandon(again)
-    return [_rate("recovery after an unclean stop", size / seconds, "Kafka 4.3", size / (start.loading_ms / 1000), 2.0)]
+
+    def recover() -> None:
+        again = LogDirectories([str(logs)], FILES, CLOCK, config_for=lambda _partition: settings, jobs=ThreadJobs(2))
+        again.open()
+        assert {str(partition): log.end_offset for partition, log in again.logs.items()} == ends
+        abandon(again)
+
+    ours, theirs = [], []
+    for _ in range(3):  # in turns: what else the machine does meets both
+        start = kafka_recovers(
+            "4.3", logs, folder / "kafka", jvm_flags=STOCK_JVM, heap_mb=1024, num_recovery_threads_per_data_dir=2
+        )
+        shutil.rmtree(folder / "kafka")
+        assert {name: found.end_offset for name, found in start.logs.items()} == ends
+        theirs.append(start.loading_ms / 1000)
+        ours.append(best(recover, 1))
+        (logs / ".lock").unlink()
+    return [_rate("recovery after an unclean stop", size / min(ours), "Kafka 4.3", size / min(theirs), 2.0)]
 
 
 def bench_compaction(folder: Path) -> list[Figure]:

@@ -471,7 +471,6 @@ def cluster() -> Iterator[Case]:
         name="producer id",
         key=22,
         values={"transactional_id": None, "transaction_timeout": 1000, "producer_id": -1, "producer_epoch": -1},
-        is_change=True,
     )
 
 

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 from tests.compat.differential_cases import COMPACT, DATA, EMPTY, every_case, fill, setup
 from tests.compat.known_differences import KNOWN
+from tests.compat.random_requests import cases
 from tests.support import judges
-from tests.support.differential import Pair
+from tests.support.differential import Case, Pair
 from tests.support.kafka_jvm import VERSIONS, KafkaBroker
 from tests.support.served_broker import ServedBroker
 from tests.support.wire import Wire
@@ -50,3 +52,22 @@ def test_the_same_request_gets_the_same_answer(pair: Pair) -> None:
         known for number, known in enumerate(KNOWN) if number not in result.used and known.kafka in ("", result.kafka)
     ]
     assert unused == [], "differences that are no longer there stand in the table"
+
+
+@pytest.mark.long
+def test_random_requests_get_the_same_answers(pair: Pair) -> None:
+    """After the listed ones: what those left behind is alike on both sides."""
+    for case in setup():
+        pair.run(case)
+    pair.learn(DATA, COMPACT, EMPTY)
+    for case in fill():
+        pair.run(case)
+
+    @settings(max_examples=500, suppress_health_check=[HealthCheck.too_slow])
+    @given(cases())
+    def same(case: Case) -> None:
+        pair.result.differences.clear()
+        pair.run(case)
+        assert pair.result.differences == []
+
+    same()

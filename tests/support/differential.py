@@ -102,7 +102,7 @@ class Pair:
     def __init__(self, kafka_version: str, kafka: Wire, penstock: Wire, known: list[Known]) -> None:
         self.kafka, self.penstock = kafka, penstock
         self.result = Comparison(kafka_version)
-        self.patience_seconds = 5.0
+        self.patience_seconds = 20.0
         self._known = known
         self._ids: dict[Wire, dict[str, Any]] = {kafka: {}, penstock: {}}
 

@@ -82,6 +82,22 @@ def run_main(version: str, main: str, *arguments: str | Path, stdin: str = "", s
     return ran.stdout
 
 
+def run_mains(version: str, *commands: Sequence[str | Path], seconds: float = 180) -> list[str]:
+    """Runs main classes of Kafka with their arguments one after another in one JVM; what each of them printed."""
+    lines = "".join("\x1f".join(map(str, command)) + "\n" for command in commands)
+    command = java_command(version, str(Path(__file__).with_name("RunMains.java")))
+    ran = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=seconds, check=False)
+    printed = []
+    for command_and_arguments, part in zip(commands, ran.stdout.split("\x1d")[:-1], strict=False):
+        text, _, code = part.rpartition("\x1e")
+        if code != "0":
+            raise ToolFailed(f"{command_and_arguments} ended with {code}:\n{text[-4000:]}\n{ran.stderr[-4000:]}")
+        printed.append(text)
+    if len(printed) < len(commands):
+        raise ToolFailed(f"{len(printed)} of {len(commands)} tools ran:\n{ran.stdout[-2000:]}\n{ran.stderr[-2000:]}")
+    return printed
+
+
 def led_partitions(port: int) -> set[str] | None:
     """The `topic-partition`s with a leader, by a broker's Metadata; None while it knows no broker or no controller."""
     request = struct.pack(">hhih", 3, 4, 1, -1) + struct.pack(">i?", -1, False)

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -22,11 +23,12 @@ class ServedBroker:
     Each life has another port, unless `port` is set: clients that are to find the next life need that.
     """
 
-    def __init__(self, directory: Path, **settings: str) -> None:
+    def __init__(self, directory: Path, *, options: Sequence[str | Path] = (), **settings: str) -> None:
         self.data = directory / "data"
         self._directory = directory
         self.port = 0
         self._settings = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
+        self._options = list(options)
         self._starts = 0
         self._child: Child | None = None
         self.bootstrap_servers = ""
@@ -46,6 +48,7 @@ class ServedBroker:
         command = [sys.executable, "-c", _PROGRAM, "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}"]
         for setting in self._settings:
             command += ["--set", setting]
+        command += map(str, self._options)
         child = self._child = Child(command, output=output, env={**os.environ, "PYTHONPATH": str(SOURCE)})
 
         def ready() -> str | None:

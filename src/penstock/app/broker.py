@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from penstock.app.config import BrokerConfig
@@ -34,6 +34,7 @@ from penstock.drivers.housekeeping import Housekeeping
 from penstock.drivers.loop import AsyncioLoop
 from penstock.drivers.loop_watch import LoopWatch
 from penstock.drivers.markers import LocalMarkers
+from penstock.drivers.moves import Moves
 from penstock.drivers.producer_ids import ProducerIds
 from penstock.drivers.roles import RoleDriver
 from penstock.drivers.shards import ShardsSurroundings
@@ -49,11 +50,11 @@ from penstock.metadata.image import Image
 from penstock.metadata.layout import BrokerNode, Endpoint
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.replication.partitions import Partitions
-from penstock.server.dispatch import Dispatcher
+from penstock.server.dispatch import Dispatch, Dispatcher
 from penstock.server.listener import Address, Server, parse_listener
 from penstock.server.metrics_page import MetricsPage
 from penstock.storage.config import LogConfig, log_config
-from penstock.storage.log_directories import LogDirectories
+from penstock.storage.log_directories import DirectoryState, LogDirectories
 
 logger = logging.getLogger(__name__)
 
@@ -69,8 +70,12 @@ def new_topic_id(randomness: Randomness) -> uuid.UUID:
 class Broker:
     """`start`, then `stop`, once each, on one event loop. `failed` is set when the broker cannot go on."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(
+        self, config: BrokerConfig, *, intercept: Callable[[Dispatch], Dispatch] = lambda dispatch: dispatch
+    ) -> None:
+        """`intercept` stands between connections and dispatch: for tests that want faults."""
         self.config = config
+        self._intercept = intercept
         self.failed = asyncio.Event()
         self.endpoints: tuple[Address, ...] = ()
         self._clock = SystemClock()
@@ -134,15 +139,17 @@ class Broker:
         services = self._make_services(store, waits, failures)
         dispatcher = Dispatcher(make_registry(), services)
         self._server = Server(
-            dispatcher.dispatch,
+            self._intercept(dispatcher.dispatch),
             frame_bytes_max=self.config["socket.request.max.bytes"],
             connections_max=self.config["max.connections"],
             backlog=self.config["socket.listen.backlog.size"],
             run_in_thread=self._loop.run_in_thread,
         )
         self.endpoints = tuple([await self._server.bind(address) for address in self.config.listeners])
-        self._register()
+        moving = self._register()
         self._follow(roles, self._image.topics)
+        for partition, target in moving.items():
+            services.moves.start(partition, target)
         self._start_housekeeping(services, failures)
         self._watch.start()
         await self._start_metrics(services, dispatcher)
@@ -220,7 +227,7 @@ class Broker:
         assert self._store is not None
         return self._store
 
-    def _register(self) -> None:
+    def _register(self) -> dict[TopicPartition, DirectoryState]:
         """Everything the tree must say before the first client is served."""
         endpoints = tuple(
             Endpoint(listener=bound.name, security_protocol="PLAINTEXT", host=told.host, port=told.port)
@@ -235,7 +242,8 @@ class Broker:
             files=self._files,
             new_id=self._new_topic_id,
         )
-        registration.register(BrokerNode(broker_id=node_id, endpoints=endpoints, rack=rack), self._clock.wall_ms())
+        broker = BrokerNode(broker_id=node_id, endpoints=endpoints, rack=rack)
+        return registration.register(broker, self._clock.wall_ms())
 
     def _make_failures(
         self, store: StoreDriver, waits: tuple[Delayed[TopicPartition], Delayed[TopicPartition]]
@@ -307,6 +315,15 @@ class Broker:
             clock=self._clock,
             image=self._image,
             partitions=self._partitions,
+            directories=self._directories,
+            moves=Moves(
+                loop=self._loop,
+                files=self._files,
+                directories=self._directories,
+                partitions=self._partitions,
+                failures=failures,
+                new_id=self._randomness.uuid,
+            ),
             produce_waits=waits[0],
             fetch_waits=waits[1],
             fetch_sessions=FetchSessions(

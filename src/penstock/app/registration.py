@@ -18,7 +18,8 @@ from penstock.metadata.image import Image
 from penstock.metadata.layout import BrokerNode
 from penstock.metadata.store import Committed, Create, Operation, Transaction
 from penstock.storage import checkpoints
-from penstock.storage.log_directories import LogDirectories
+from penstock.storage.log_directories import DirectoryState, LogDirectories
+from penstock.storage.moves import take_unfinished
 
 
 class Registration:
@@ -39,7 +40,8 @@ class Registration:
         self._files = files
         self._new_id = new_id
 
-    def register(self, broker: BrokerNode, wall_ms: int) -> None:
+    def register(self, broker: BrokerNode, wall_ms: int) -> dict[TopicPartition, DirectoryState]:
+        """Returns replicas whose move between directories was cut off, with where they were going."""
         node_id = broker.broker_id
         self._commit_now(layout.permanent_nodes([node.path for node in self._store.nodes()]))
         if self._image.cluster_id is None:
@@ -48,12 +50,23 @@ class Registration:
         self._write_meta_properties(node_id)
         data = layout.encode_broker(broker, wall_ms)
         self._commit_now((Create(path=layout.broker_path(node_id), data=data, ephemeral=True),))
+        moving = take_unfinished(self._directories, self._is_known, self._files)
         self._finish_deletions()
         self._adopt(node_id)
         offline = self._offline_partitions(node_id)
         self._image.set_offline(offline, node_id)
         self._commit_now(decide_start_alone(self._image, node_id, offline).operations)
         self._image.controller_id = node_id
+        return moving
+
+    def _is_known(self, partition: TopicPartition, topic_id: uuid.UUID | None) -> bool:
+        topic = self._image.topics.get(partition.topic)
+        return (
+            topic is not None
+            and topic.name not in self._image.deleting
+            and topic.topic_id == topic_id
+            and partition.partition in topic.partitions
+        )
 
     def _adopt(self, node_id: int) -> None:
         logs = self._directories.logs

@@ -18,7 +18,11 @@ import typer.main
 from typer.exceptions import TyperException
 
 from penstock.base.errors import PenstockError
+from penstock.cli.configs import app as configs_app
+from penstock.cli.groups import app as groups_app
 from penstock.cli.log import app as log_app
+from penstock.cli.messages import consume, produce
+from penstock.cli.topics import app as topics_app
 from penstock.cli.transactions import app as transactions_app
 
 OK, FAILED, USAGE = 0, 1, 2
@@ -33,7 +37,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(log_app, name="log")
+app.add_typer(topics_app, name="topics")
+app.add_typer(groups_app, name="groups")
+app.add_typer(configs_app, name="configs")
 app.add_typer(transactions_app, name="transactions")
+app.command()(produce)
+app.command()(consume)
 
 
 def _print_version(wanted: bool) -> None:

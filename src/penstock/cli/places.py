@@ -8,11 +8,13 @@ from dataclasses import replace
 
 from penstock.base.errors import LogDirectoryError
 from penstock.base.files import Files
+from penstock.storage import names
 from penstock.storage.inspect.places import (
     DirectoryPlace,
     FilePlace,
     PartitionPlace,
     Place,
+    file_place,
     find_place,
     home_of,
     is_kafkas_own,
@@ -20,7 +22,13 @@ from penstock.storage.inspect.places import (
 
 
 def find_all(files: Files, paths: list[str]) -> list[Place]:
-    return [find_place(files, os.path.abspath(path)) for path in paths]
+    return [find_place(files, _named(os.path.abspath(path))) for path in paths]
+
+
+def _named(path: str) -> str:
+    """A link by any name stands for what it leads to, which is called as a log's things are called."""
+    is_known = names.parse_partition_directory(os.path.basename(path)) is not None or file_place(path) is not None
+    return os.path.realpath(path) if os.path.islink(path) and not is_known else path
 
 
 def directories_only(files: Files, paths: list[str], verb: str) -> list[PartitionPlace | DirectoryPlace]:

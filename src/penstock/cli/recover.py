@@ -21,7 +21,7 @@ from penstock.storage.inspect.places import DirectoryPlace, PartitionPlace
 from penstock.storage.inspect.reopen import refuse_old_format, reopen
 from penstock.storage.inspect.verify import log_bytes
 from penstock.storage.load import LoadReport
-from penstock.storage.log_directories import LogDirectories
+from penstock.storage.log_directories import LogDirectories, Recovery
 from penstock.storage.recovery import SegmentReport
 
 Progress = Callable[[int], None]
@@ -84,19 +84,17 @@ def recover_directory(
 
     Whether a topic is compacted is not known here, so a gap between segments counts as compaction, never as a loss.
     """
-    with locks.writing(files, [place.path]):
-        for partition in place.partitions:
-            refuse_old_format(files, partition.path)
-        for name in (names.CLEAN_SHUTDOWN, *([names.RECOVERY_POINTS] if from_start else [])):
-            if files.exists(f"{place.path}/{name}"):
-                files.remove(f"{place.path}/{name}")
-        files.sync_directory(place.path)
+    for partition in place.partitions:
+        refuse_old_format(files, partition.path)
 
     def tell(_partition: TopicPartition, report: SegmentReport) -> None:
         progress(report.size_bytes)
 
     config = log_config({"cleanup.policy": "compact"})
-    directories = LogDirectories([place.path], files, SystemClock(), config_for=lambda _topic: config, jobs=_jobs())
+    recovery = Recovery.FROM_START if from_start else Recovery.ALWAYS
+    directories = LogDirectories(
+        [place.path], files, SystemClock(), config_for=lambda _topic: config, jobs=_jobs(), recovery=recovery
+    )
     reports = directories.open(tell)
     complaints = directories.close()
     if complaints:

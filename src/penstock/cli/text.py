@@ -74,6 +74,10 @@ def _record_rest(item: Any) -> str:
     return rest if item.decode_error is None else f"{rest}  (not decoded: {item.decode_error})"
 
 
+def _or_dash(value: object) -> object:
+    return "-" if value is None else value
+
+
 def _marker(item: Any) -> str:
     return "-" if item.coordinator_epoch is None else str(item.coordinator_epoch)
 
@@ -194,6 +198,51 @@ _TABLES: dict[str, list[tuple[str, Justify, Callable[[Any], object]]]] = {
         ("recovered", "right", lambda item: item.recovered_segments),
         ("end offset", "right", lambda item: item.end_offset),
         ("cut", "left", lambda item: "; ".join(item.cut) or "-"),
+    ],
+    "topic": [
+        ("topic", "left", lambda item: item.topic),
+        ("partitions", "right", lambda item: item.partitions),
+        ("replicas", "right", lambda item: item.replication_factor),
+        ("topic id", "left", lambda item: item.topic_id or "-"),
+    ],
+    "topic_partition": [
+        ("topic", "left", lambda item: item.topic),
+        ("partition", "right", lambda item: item.partition),
+        ("leader", "right", lambda item: item.leader if item.leader >= 0 else "none"),
+        ("epoch", "right", lambda item: item.leader_epoch),
+        ("replicas", "left", lambda item: ",".join(map(str, item.replicas))),
+        ("in sync", "left", lambda item: ",".join(map(str, item.isr))),
+        ("start", "right", lambda item: _or_dash(item.start_offset)),
+        ("end", "right", lambda item: _or_dash(item.end_offset)),
+    ],
+    "group": [
+        ("group", "left", lambda item: item.group),
+        ("state", "left", lambda item: item.state or "-"),
+        ("protocol", "left", lambda item: item.protocol_type or "-"),
+        ("coordinator", "right", lambda item: item.coordinator),
+    ],
+    "group_partition": [
+        ("topic", "left", lambda item: item.topic),
+        ("partition", "right", lambda item: item.partition),
+        ("committed", "right", lambda item: _or_dash(item.committed_offset)),
+        ("end", "right", lambda item: _or_dash(item.end_offset)),
+        ("lag", "right", lambda item: _or_dash(item.lag)),
+        ("member", "left", lambda item: _or_dash(item.member)),
+        ("client", "left", lambda item: _or_dash(item.client_id)),
+        ("host", "left", lambda item: _or_dash(item.host)),
+    ],
+    "group_reset": [
+        ("topic", "left", lambda item: item.topic),
+        ("partition", "right", lambda item: item.partition),
+        ("before", "right", lambda item: _or_dash(item.before)),
+        ("after", "right", lambda item: item.after),
+    ],
+    "config": [
+        ("key", "left", lambda item: item.key),
+        ("value", "left", lambda item: "(secret)" if item.sensitive else _or_dash(item.value)),
+        ("source", "left", lambda item: item.source.replace("_", " ")),
+        ("", "left", lambda item: "read-only" if item.read_only else ""),
+        ("", "left", lambda item: item.documentation or ""),
     ],
     "transaction": [
         ("transactional id", "left", lambda item: item.transactional_id),

@@ -6,18 +6,14 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Look at transactions, find those that hang, end them.", no_args_is_help=True)
+from penstock.cli.cluster import HERE, Bootstrap, Json
 
-Bootstrap = Annotated[
-    str, typer.Option("--bootstrap-server", metavar="HOST:PORT", help="A broker of the cluster.", show_default=True)
-]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
-_HERE = "127.0.0.1:9092"
+app = typer.Typer(help="Look at transactions, find those that hang, end them.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_(
-    bootstrap_server: Bootstrap = _HERE,
+    bootstrap_server: Bootstrap = HERE,
     state: Annotated[
         list[str] | None, typer.Option(help="Only this state, Ongoing for example; may be repeated.")
     ] = None,
@@ -32,7 +28,7 @@ def list_(
 
 
 @app.command()
-def describe(transactional_id: str, bootstrap_server: Bootstrap = _HERE, json: Json = False) -> None:
+def describe(transactional_id: str, bootstrap_server: Bootstrap = HERE, json: Json = False) -> None:
     """How one transactional id stands: its producer, its state, its partitions."""
     from penstock.cli.output import open_output
     from penstock.cli.transactions_run import run_describe
@@ -46,7 +42,7 @@ def abort(
     topic: Annotated[str | None, typer.Option(help="Where a transaction hangs, instead of an id.")] = None,
     partition: Annotated[int, typer.Option(min=0)] = 0,
     start_offset: Annotated[int, typer.Option(min=0, help="Where it begins, as find-hanging says.")] = 0,
-    bootstrap_server: Bootstrap = _HERE,
+    bootstrap_server: Bootstrap = HERE,
     json: Json = False,
 ) -> None:
     """End an open transaction, and shut its producer out; with --topic one that no coordinator knows."""
@@ -64,7 +60,7 @@ def abort(
 
 @app.command("find-hanging")
 def find_hanging(
-    bootstrap_server: Bootstrap = _HERE,
+    bootstrap_server: Bootstrap = HERE,
     topic: Annotated[str | None, typer.Option(help="Look at one topic only.")] = None,
     max_transaction_timeout_ms: Annotated[
         int, typer.Option(min=0, help="The cluster's transaction.max.timeout.ms: what is older hangs.")

@@ -10,15 +10,14 @@ from kio.schema.errors import ErrorCode
 
 from penstock.base.clock import SystemClock
 from penstock.base.ids import TopicPartition
+from penstock.cli.cluster import open_cluster
 from penstock.cli.output import Output
 from penstock.client import transactions
 from penstock.client.cluster import Cluster
-from penstock.client.config import client_config
 from penstock.client.errors import AnswerError
 from penstock.client.transactions import PartitionProducer
 
 OK, FOUND = 0, 1
-_PATIENCE = {"default.api.timeout.ms": "20000", "request.timeout.ms": "10000"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +53,8 @@ class HangingRow:
     last_timestamp_ms: int
 
 
-def _cluster(servers: str) -> Cluster:
-    return Cluster(client_config({"bootstrap.servers": servers, "client.id": "penstock-transactions", **_PATIENCE}))
-
-
 def run_list(servers: str, states: Sequence[str], longer_than_ms: int, output: Output) -> int:
-    with _cluster(servers) as cluster:
+    with open_cluster(servers) as cluster:
         found = transactions.list_transactions(cluster, states=states, longer_than_ms=longer_than_ms)
     rows = [
         TransactionRow(
@@ -77,7 +72,7 @@ def run_list(servers: str, states: Sequence[str], longer_than_ms: int, output: O
 
 
 def run_describe(servers: str, transactional_id: str, output: Output) -> int:
-    with _cluster(servers) as cluster:
+    with open_cluster(servers) as cluster:
         one = transactions.describe_transaction(cluster, transactional_id)
     details = TransactionDetails(
         transactional_id=one.transactional_id,
@@ -94,7 +89,7 @@ def run_describe(servers: str, transactional_id: str, output: Output) -> int:
 
 
 def run_abort(servers: str, transactional_id: str, output: Output) -> int:
-    with _cluster(servers) as cluster:
+    with open_cluster(servers) as cluster:
         before = transactions.describe_transaction(cluster, transactional_id)
         transactions.fence(cluster, transactional_id)
     ended = "its transaction is aborted, " if before.state == "Ongoing" else "no transaction was open, "
@@ -104,7 +99,7 @@ def run_abort(servers: str, transactional_id: str, output: Output) -> int:
 
 def run_abort_hanging(servers: str, topic: str, partition: int, start_offset: int, output: Output) -> int:
     place = TopicPartition(topic, partition)
-    with _cluster(servers) as cluster:
+    with open_cluster(servers) as cluster:
         for one in transactions.partition_producers(cluster, (place,)):
             if one.transaction_start_offset == start_offset:
                 transactions.write_abort_marker(cluster, one)
@@ -115,7 +110,7 @@ def run_abort_hanging(servers: str, topic: str, partition: int, start_offset: in
 
 
 def run_find_hanging(servers: str, topic: str | None, timeout_ms: int, output: Output) -> int:
-    with _cluster(servers) as cluster:
+    with open_cluster(servers) as cluster:
         hanging = list(_hanging(cluster, topic, timeout_ms))
     rows = [
         HangingRow(

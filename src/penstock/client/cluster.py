@@ -45,6 +45,7 @@ class Metadata(NamedTuple):
     cluster_id: str | None
     brokers: dict[int, Address]
     topics: dict[str, TopicMetadata]
+    controller: int = NO_NODE
 
 
 class Leader(NamedTuple):
@@ -196,7 +197,7 @@ class Cluster:
                 raise AnswerError(f"{where} of topic {entry.name}", entry.error_code)
             topics[entry.name] = _topic(entry)
         self._topics.update(topics)
-        return Metadata(answer.cluster_id, self._brokers, topics)
+        return Metadata(answer.cluster_id, self._brokers, topics, getattr(answer, "controller_id", NO_NODE))
 
 
 def _metadata_request(version: int, topics: Collection[str] | None) -> Any:

@@ -4,23 +4,19 @@ ends by force: InitProducerId (22) through the coordinator, WriteTxnMarkers (27)
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from typing import Any, NamedTuple, TypeVar
-
-from kio.schema.errors import ErrorCode
+from typing import NamedTuple
 
 from penstock.base.ids import TopicPartition
 from penstock.client.cluster import Cluster
-from penstock.client.errors import AnswerError, ClientError, UnreachableError
+from penstock.client.coordinators import TRANSACTION, again, coordinator
+from penstock.client.errors import AnswerError, ClientError
 from penstock.client.messages import call_codec
 from penstock.protocol.cursor import Cursor
 from penstock.protocol.errors import MalformedMessageError
 
-T = TypeVar("T")
-
-_LIST, _DESCRIBE, _PRODUCERS, _FIND, _INIT, _MARKERS = 66, 65, 61, 10, 22, 27
-_TRANSACTION = 1
+_LIST, _DESCRIBE, _PRODUCERS, _INIT, _MARKERS = 66, 65, 61, 22, 27
 _FENCE_TIMEOUT = timedelta(seconds=60)
 
 
@@ -87,7 +83,7 @@ def describe_transaction(cluster: Cluster, transactional_id: str) -> DescribedTr
     """One id, by its coordinator; AnswerError TRANSACTIONAL_ID_NOT_FOUND where nobody used it lately."""
 
     def ask() -> DescribedTransaction:
-        node = _coordinator(cluster, transactional_id)
+        node = coordinator(cluster, transactional_id, TRANSACTION)
         with cluster.connection(node) as connection:
             version = connection.version(_DESCRIBE, "DescribeTransactions", 0, 0)
             codec = call_codec(_DESCRIBE, version)
@@ -98,7 +94,7 @@ def describe_transaction(cluster: Cluster, transactional_id: str) -> DescribedTr
             raise AnswerError(f"broker {cluster.address(node)}, transactional id {transactional_id}", code)
         return described
 
-    return _again(cluster, ask)
+    return again(cluster, ask)
 
 
 def _read_description(body: bytes, node: int) -> tuple[int, DescribedTransaction]:
@@ -157,7 +153,7 @@ def fence(cluster: Cluster, transactional_id: str) -> None:
     """Aborts the open transaction of an id, if there is one, and shuts its producer out."""
 
     def ask() -> None:
-        node = _coordinator(cluster, transactional_id)
+        node = coordinator(cluster, transactional_id, TRANSACTION)
         with cluster.connection(node) as connection:
             version = connection.version(_INIT, "InitProducerId", 0, 5)
             request = call_codec(_INIT, version).request.make(
@@ -170,7 +166,7 @@ def fence(cluster: Cluster, transactional_id: str) -> None:
         if answer.error_code != 0:
             raise AnswerError(f"broker {cluster.address(node)}, transactional id {transactional_id}", answer.error_code)
 
-    _again(cluster, ask)
+    again(cluster, ask)
 
 
 def write_abort_marker(cluster: Cluster, producer: PartitionProducer) -> None:
@@ -194,28 +190,3 @@ def write_abort_marker(cluster: Cluster, producer: PartitionProducer) -> None:
     code = answer.markers[0].topics[0].partitions[0].error_code
     if code != 0:
         raise AnswerError(f"broker {cluster.address(node)}, abort marker for {producer.partition}", code)
-
-
-def _coordinator(cluster: Cluster, transactional_id: str) -> int:
-    brokers = cluster.metadata(()).brokers
-    with cluster.connection(next(iter(brokers))) as connection:
-        version = connection.version(_FIND, "FindCoordinator", 1, 4)
-        request: Any = call_codec(_FIND, version).request.make(
-            key_type=_TRANSACTION, key=transactional_id, coordinator_keys=(transactional_id,)
-        )
-        answer = connection.call(_FIND, version, request)
-    found = answer.coordinators[0] if version >= 4 else answer
-    if found.error_code != 0:
-        raise AnswerError(f"coordinator of transactional id {transactional_id}", found.error_code)
-    if found.node_id not in brokers:
-        raise AnswerError(f"coordinator of transactional id {transactional_id}", ErrorCode.coordinator_not_available)
-    return int(found.node_id)
-
-
-def _again(cluster: Cluster, ask: Callable[[], T]) -> T:
-    attempts = cluster.attempts()
-    while True:
-        try:
-            return ask()
-        except (UnreachableError, AnswerError) as error:
-            attempts.failed(error)

@@ -21,5 +21,9 @@ class UnsupportedVersionError(PenstockError):
     """Asked for what this version of the API does not have (UNSUPPORTED_VERSION)."""
 
 
+class ReplicaNotAvailableError(PenstockError):
+    """This broker holds no replica of the partition (REPLICA_NOT_AVAILABLE)."""
+
+
 class TransactionalIdAuthorisationError(PenstockError):
     """The principal may not use this transactional id (TRANSACTIONAL_ID_AUTHORIZATION_FAILED)."""

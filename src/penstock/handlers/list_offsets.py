@@ -39,6 +39,8 @@ def handle_list_offsets(request: Any, context: Context) -> Any:
     bound = Bound.LAST_STABLE if committed else Bound.HIGH_WATERMARK
     topics = []
     for topic in request.topics:
+        if not topic.partitions:
+            continue
         repeated = Counter(entry.partition_index for entry in topic.partitions)
         partitions = tuple(
             _partition(response, topic.name, entry, bound, context, is_repeated=repeated[entry.partition_index] > 1)

@@ -35,6 +35,7 @@ from penstock.protocol.schemas import Shape, codec
 _FLEXIBLE_FROM = 9
 _CLUSTER_OPERATIONS = range(8, 11)
 _ERROR_FROM = 13
+_IDS_UNUSED = range(10, 12)
 
 
 class _Asked(NamedTuple):
@@ -52,6 +53,8 @@ class KeptTopic(NamedTuple):
 
 
 def handle_metadata(request: Any, context: Context) -> Any:
+    if _asks_by_id_too_early(request, context):
+        return _refused(request, context)
     asked = _asked(request, context)
     may_create = getattr(request, "allow_auto_topic_creation", True) and context.services.settings.auto_create_topics
     errors: dict[str, ErrorCode] = {}
@@ -90,6 +93,18 @@ def _create(name: str, context: Context, created: Any) -> None:
         created(name, error)
 
     topics.create(decision, confirmed)
+
+
+def _asks_by_id_too_early(request: Any, context: Context) -> bool:
+    """Versions 10 and 11 have the field for ids, and may not use it yet."""
+    if context.version not in _IDS_UNUSED:
+        return False
+    return any(topic.name is None or topic.topic_id is not None for topic in request.topics or ())
+
+
+def _refused(request: Any, context: Context) -> bytes:
+    parts = [_missing(topic.name or "", None, ErrorCode.invalid_request, context) for topic in request.topics]
+    return _spliced(_frame(context, NOT_ASKED), parts, context.version)
 
 
 def _asked(request: Any, context: Context) -> list[_Asked] | None:
@@ -180,12 +195,11 @@ def _brokers(response: Shape, context: Context) -> tuple[Any, ...]:
 
 def _asked_topic(asked: _Asked, errors: dict[str, ErrorCode], context: Context, wants_operations: bool) -> bytes:
     image = context.services.image
-    if asked.topic_id is not None:
-        found = image.topic_by_id(asked.topic_id)
+    if asked.topic_id is not None or asked.name is None:
+        found = None if asked.topic_id is None else image.topic_by_id(asked.topic_id)
         if found is None or not _may_describe(found.name, context):
             return _missing(None, asked.topic_id, ErrorCode.unknown_topic_id, context)
         return _topic(found, context, wants_operations)
-    assert asked.name is not None
     if not _may_describe(asked.name, context):
         return _missing(asked.name, None, ErrorCode.topic_authorization_failed, context)
     operations = allowed_operations(context, Resource.TOPIC, asked.name) if wants_operations else NOT_ASKED

@@ -31,6 +31,7 @@ from penstock.handlers.list_config_resources import handle_list_config_resources
 from penstock.handlers.list_groups import handle_list_groups
 from penstock.handlers.list_offsets import handle_list_offsets
 from penstock.handlers.list_transactions import handle_list_transactions
+from penstock.handlers.log_dirs import handle_alter_replica_log_dirs, handle_describe_log_dirs
 from penstock.handlers.metadata import handle_metadata
 from penstock.handlers.offset_commit import handle_offset_commit
 from penstock.handlers.offset_delete import handle_offset_delete
@@ -76,6 +77,8 @@ def make_registry() -> dict[int, Api]:
         kio_api(28, "TxnOffsetCommit", 0, 5, 3, handle_txn_offset_commit),
         kio_api(32, "DescribeConfigs", 1, 4, 4, handle_describe_configs),
         kio_api(33, "AlterConfigs", 0, 2, 2, handle_alter_configs),
+        kio_api(34, "AlterReplicaLogDirs", 1, 2, 2, handle_alter_replica_log_dirs),
+        kio_api(35, "DescribeLogDirs", 1, 5, 2, handle_describe_log_dirs),
         kio_api(36, "SaslAuthenticate", 0, 2, 2, handle_sasl_authenticate),
         kio_api(37, "CreatePartitions", 0, 3, 2, handle_create_partitions),
         kio_api(42, "DeleteGroups", 0, 2, 2, handle_delete_groups),

@@ -13,6 +13,7 @@ from penstock.drivers.delayed import Delayed
 from penstock.drivers.flushes import Flushes
 from penstock.drivers.groups import GroupDriver
 from penstock.drivers.markers import MarkerWriter
+from penstock.drivers.moves import Moves
 from penstock.drivers.producer_ids import ProducerIds
 from penstock.drivers.topics import TopicDriver
 from penstock.drivers.transactions import TransactionDriver
@@ -20,6 +21,7 @@ from penstock.handlers.authoriser import Authoriser
 from penstock.metadata.image import Image
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.replication.partitions import Partitions
+from penstock.storage.log_directories import LogDirectories
 
 
 class HandlerSettings(Protocol):
@@ -57,6 +59,7 @@ class Services:
     __slots__ = (
         "authoriser",
         "clock",
+        "directories",
         "fetch_sessions",
         "fetch_waits",
         "flushes",
@@ -65,6 +68,7 @@ class Services:
         "image",
         "kept_topics",
         "markers",
+        "moves",
         "node_id",
         "partitions",
         "produce_waits",
@@ -81,6 +85,8 @@ class Services:
         clock: Clock,
         image: Image,
         partitions: Partitions,
+        directories: LogDirectories,
+        moves: Moves,
         produce_waits: Delayed[TopicPartition],
         fetch_waits: Delayed[TopicPartition],
         fetch_sessions: FetchSessions,
@@ -100,6 +106,8 @@ class Services:
         self.kept_topics: dict[tuple[int, str], Any] = {}
         """Metadata's: encoded parts of its answers."""
         self.partitions = partitions
+        self.directories = directories
+        self.moves = moves
         self.produce_waits = produce_waits
         self.fetch_waits = fetch_waits
         self.fetch_sessions = fetch_sessions

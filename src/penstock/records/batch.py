@@ -239,8 +239,8 @@ def assigned(
     return kernels.assigned(buffer, position, base_offset, leader_epoch, timestamp_type, max_timestamp, Batch)
 
 
-def crc32c(data: ReadableBuffer, start: int = 0, end: int | None = None) -> int:
-    """CRC-32C of data[start:end]."""
+def crc32c(data: ReadableBuffer, start: int = 0, end: int | None = None, *, before: int = 0) -> int:
+    """CRC-32C of data[start:end], or of more: `before` is that of the bytes that stand before them."""
     if end is None:
         end = memoryview(data).nbytes
-    return kernels.crc32c(data, start, end)
+    return kernels.crc32c(data, start, end, before)

@@ -34,7 +34,7 @@ EXPANDED_BYTES_MAX = 64 * 1024 * 1024
 ZSTD_WINDOW_BYTES_MAX = 128 * 1024 * 1024
 """What zstd's decoder itself takes by default, and the most that Kafka's highest level writes."""
 
-PIECES_MAX = 65_536
+PIECES_MAX = 16_384
 """Blocks, chunks and frames that a payload may consist of: walking them takes time, however little they hold."""
 GZIP_MEMBERS_MAX = 1_024
 """The same for gzip, whose members cost more to begin."""
@@ -49,6 +49,8 @@ _LZ4_RAW_BIT = 0x80000000
 _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_BLOCK_BYTES_MAX = 128 * 1024
 _SKIPPABLE_FIRST, _SKIPPABLE_LAST = 0x184D2A50, 0x184D2A5F
+
+_GZIP_PIECE_BYTES = 16 * 1024
 
 _BE_INT32 = struct.Struct(">i")
 _LE_UINT32 = struct.Struct("<I")
@@ -98,21 +100,25 @@ def _too_large(limit: int) -> MessageTooLargeError:
 
 def _decompress_gzip(view: memoryview, limit: int) -> bytes:
     parts: list[bytes] = []
-    left: ReadableBuffer = view
-    while True:
-        inflate = zlib.decompressobj(31)
-        part = inflate.decompress(left, limit + 1)  # 0 would mean no limit
-        limit -= len(part)
-        if limit < 0:
-            raise _too_large(limit + sum(map(len, parts)) + len(part))
-        if not inflate.eof:
-            raise CorruptRecordError("gzip payload ends in the middle of a member")
-        parts.append(part)
-        if len(parts) > GZIP_MEMBERS_MAX:
+    left = limit
+    at = members = 0
+    while at < len(view) or not members:
+        members += 1
+        if members > GZIP_MEMBERS_MAX:
             raise CorruptRecordError(f"gzip payload has more than {GZIP_MEMBERS_MAX} members")
-        left = inflate.unused_data
-        if not left:
-            return part if len(parts) == 1 else b"".join(parts)
+        inflate = zlib.decompressobj(31)
+        while not inflate.eof:
+            # Nearly always there is one member. What follows a member is copied, so the others get little at a time.
+            piece = view[at:] if members == 1 else view[at : at + _GZIP_PIECE_BYTES]
+            if not piece:
+                raise CorruptRecordError("gzip payload ends in the middle of a member")
+            part = inflate.decompress(piece, left + 1)  # 0 would mean no limit
+            left -= len(part)
+            if left < 0:
+                raise _too_large(limit)
+            parts.append(part)
+            at += len(piece) - len(inflate.unused_data)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _decompress_snappy(view: memoryview, limit: int) -> bytearray:

@@ -12,3 +12,4 @@ cdef int int32_at(Bytes data, Py_ssize_t at) noexcept nogil
 cdef long long int64_at(Bytes data, Py_ssize_t at) noexcept nogil
 cdef int int16_at(Bytes data, Py_ssize_t at) noexcept nogil
 cdef Py_ssize_t check_batch(Bytes data, Py_ssize_t at, Py_ssize_t end, bint check_crc) noexcept nogil
+cdef object batch_at(type batch_class, Bytes data, Py_ssize_t at)

@@ -85,29 +85,36 @@ def int16_at(data: Bytes, at: cython.Py_ssize_t) -> cython.int:  # noqa: F821
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _crc(data: Bytes, start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.uint:  # noqa: F821
+def _crc(
+    data: Bytes,  # noqa: F821
+    start: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    before: cython.uint = 0,
+) -> cython.uint:
     if cython.compiled:
-        return penstock_crc32c(0, data + start, end - start)  # noqa: F821
+        return penstock_crc32c(before, data + start, end - start)  # noqa: F821
     else:  # noqa: RET505 (the compiler drops this branch whole)
-        return _crc32c_package(memoryview(data)[start:end])
+        return _crc32c_package(memoryview(data)[start:end], before)
 
 
-def crc32c(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> int:
-    """CRC-32C of data[start:end]."""
+def crc32c(
+    data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t, before: cython.uint = 0
+) -> int:
+    """CRC-32C of data[start:end], or of more: `before` is that of the bytes that stand before them."""
     result: cython.uint
     if not 0 <= start <= end <= len(data):
         raise IndexError("slice outside the buffer")
     if start == end:
-        return 0
+        return before
     if cython.compiled:
         view: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
     else:
         view = data
     if end - start > RELEASE_BYTES:
         with cython.nogil:
-            result = _crc(view, start, end)
+            result = _crc(view, start, end, before)
     else:
-        result = _crc(view, start, end)
+        result = _crc(view, start, end, before)
     return result
 
 
@@ -193,7 +200,7 @@ def _walk(
 
 
 @cython.cfunc
-def _batch(batch_class: type, data: Bytes, at: cython.Py_ssize_t) -> object:  # noqa: F821
+def batch_at(batch_class: type, data: Bytes, at: cython.Py_ssize_t) -> object:  # noqa: F821
     base_offset: cython.longlong = int64_at(data, at)
     return _new_tuple(
         batch_class,
@@ -250,7 +257,7 @@ def scan(
     batches: list = []
     at: cython.Py_ssize_t = start
     while count > 0:
-        batches.append(_batch(batch_class, view, at))
+        batches.append(batch_at(batch_class, view, at))
         at += 12 + int32_at(view, at + 8)
         count -= 1
     return _new_tuple(scan_class, (batches, stopped_at, stops[stop]))
@@ -305,7 +312,7 @@ def assigned(
         else:
             crc = _crc(view, at + 21, at + size)
         _put(data, at + 17, 4, crc)
-    return _batch(batch_class, view, at)
+    return batch_at(batch_class, view, at)
 
 
 def write_header(

@@ -114,26 +114,6 @@ def validate(
     return RecordsSummary(max_timestamp, delta_of_max, last_delta, tombstone_count, is_sequential, is_rising)
 
 
-def newest_if_good(
-    payload: ReadableBuffer,
-    start: int,
-    end: int,
-    record_count: int,
-    base_timestamp: int,
-    oldest_ms: int,
-    newest_ms: int,
-    require_keys: bool,
-) -> int | None:
-    """The greatest timestamp, or None if anything is amiss: then `validate` says what. The way of almost every batch.
-
-    Offset deltas other than 0, 1, 2 … are amiss: a client's batch has no gaps.
-    """
-    found = record_kernels.validate(payload, start, end, record_count, base_timestamp, oldest_ms, newest_ms)
-    if found[0] < 0 or found[6] or not found[8] or (require_keys and found[5]):
-        return None
-    return found[2]
-
-
 def _refuse(
     payload: ReadableBuffer,
     start: int,

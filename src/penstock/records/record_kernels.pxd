@@ -11,3 +11,7 @@ ctypedef (
 ) RecordFields
 
 cdef RecordFields read_record(Bytes data, Py_ssize_t at, Py_ssize_t end) noexcept nogil
+cdef Py_ssize_t validate_records(
+    Bytes data, Py_ssize_t at, Py_ssize_t end, Py_ssize_t count, long long base_timestamp, long long oldest_ms,
+    long long newest_ms, long long *summary
+) noexcept nogil

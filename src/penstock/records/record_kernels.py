@@ -186,7 +186,7 @@ def read_record(data: Bytes, at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> R
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _validate(
+def validate_records(
     data: Bytes,  # noqa: F821
     at: cython.Py_ssize_t,
     end: cython.Py_ssize_t,
@@ -271,9 +271,9 @@ def validate(
         data = payload
     if end - start > RELEASE_BYTES:
         with cython.nogil:
-            status = _validate(data, start, end, count, base_timestamp, oldest_ms, newest_ms, summary)
+            status = validate_records(data, start, end, count, base_timestamp, oldest_ms, newest_ms, summary)
     else:
-        status = _validate(data, start, end, count, base_timestamp, oldest_ms, newest_ms, summary)
+        status = validate_records(data, start, end, count, base_timestamp, oldest_ms, newest_ms, summary)
     if status != 0:
         return status, summary[0], 0, 0, 0, 0, 0, 0, False, False
     return (

@@ -33,6 +33,7 @@ class Waiting:
 
 
 Outcome = bytes | Parts | Waiting | None
+Dispatch = Callable[[Buffer, Peer], Outcome]
 
 
 class Dispatcher:

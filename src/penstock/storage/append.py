@@ -34,12 +34,12 @@ from penstock.records.batch import (
     scan,
 )
 from penstock.records.build import rebuild
+from penstock.records.produce_kernels import plain_batches
 from penstock.storage.config import LogConfig
 from penstock.storage.producer_state import Origin
 from penstock.storage.segment import RELATIVE_OFFSET_MAX
 
 _LONG_MIN = -(2**63)
-_NOT_PLAIN = CODEC_MASK | CONTROL_BIT | TIMESTAMP_TYPE_BIT
 
 
 class Prepared(NamedTuple):
@@ -69,6 +69,25 @@ def is_heavy(records: ReadableBuffer, config: LogConfig) -> bool:
 
 def prepare_leader(records: ReadableBuffer, config: LogConfig, origin: Origin, now_ms: int) -> Prepared:
     """Checks a produced set of batches, whole, and recompresses it where the topic asks. Raises; keeps nothing."""
+    if config.log_append_time:
+        oldest_ms, newest_ms = _LONG_MIN, LONG_MAX
+    else:
+        oldest_ms = max(now_ms - config.timestamp_before_max_ms, _LONG_MIN)
+        newest_ms = min(now_ms + config.timestamp_after_max_ms, LONG_MAX)
+    if not config.codec:
+        bytes_max, is_client = config.max_message_bytes, origin is Origin.CLIENT
+        plain = plain_batches(records, oldest_ms, newest_ms, bytes_max, config.compact, is_client, Batch)
+        if plain is not None:
+            return Prepared(_writable(records), *plain, config)
+    return _prepare_with_care(records, config, origin, now_ms)
+
+
+def _writable(records: ReadableBuffer) -> memoryview:
+    return records if type(records) is memoryview and not records.readonly else memoryview(bytearray(records))
+
+
+def _prepare_with_care(records: ReadableBuffer, config: LogConfig, origin: Origin, now_ms: int) -> Prepared:
+    """The same for what is compressed, or must be, or is not as it should be: written anew only where it has to be."""
     found = scan(records)
     batches, _, stop = found
     if stop is not Stop.COMPLETE:
@@ -78,29 +97,7 @@ def prepare_leader(records: ReadableBuffer, config: LogConfig, origin: Origin, n
             raise CorruptRecordError("there is no batch to append")
         if origin is Origin.CLIENT:
             raise InvalidRecordError(f"a produce request has one batch a partition, this one has {len(batches)}")
-    data = records if type(records) is memoryview and not records.readonly else memoryview(bytearray(records))
-    if config.log_append_time:
-        oldest_ms, newest_ms = _LONG_MIN, LONG_MAX
-    else:
-        oldest_ms = max(now_ms - config.timestamp_before_max_ms, _LONG_MIN)
-        newest_ms = min(now_ms + config.timestamp_after_max_ms, LONG_MAX)
-    recompress, compact = bool(config.codec), config.compact
-    max_timestamps = []
-    for batch in batches:
-        _check_batch(batch, config, origin)
-        position, size, _, _, _, _, _, attributes, base_timestamp, _, _, _, _, count = batch
-        if attributes & _NOT_PLAIN or recompress:
-            return _prepare_slowly(data, batches, config, origin, now_ms)
-        start, end = position + HEADER_BYTES, position + size
-        newest = payload.newest_if_good(data, start, end, count, base_timestamp, oldest_ms, newest_ms, compact)
-        if newest is None:
-            newest = _validate(batch, data, start, end, config, now_ms).max_timestamp
-        max_timestamps.append(newest)
-    return Prepared(data, batches, max_timestamps, config)
-
-
-def _prepare_slowly(data: memoryview, batches: list[Batch], config: LogConfig, origin: Origin, now_ms: int) -> Prepared:
-    """The same where a batch is compressed, or must be, or is not a plain one: written anew only where it has to be."""
+    data = _writable(records)
     max_timestamps = []
     parts: list[ReadableBuffer] = []
     rewritten = False

@@ -19,6 +19,14 @@ class Owner(NamedTuple):
     cluster_id: str | None
 
 
+class Remembered(NamedTuple):
+    """What a directory's checkpoints say of its partitions."""
+
+    recovery_points: dict[TopicPartition, int]
+    high_watermarks: dict[TopicPartition, int]
+    log_starts: dict[TopicPartition, int]
+
+
 def partitions_in(files: Files, path: str) -> list[TopicPartition]:
     """Partitions of a directory. One that is nobody's means: not a log directory, and nothing in it is touched."""
     partitions = []
@@ -51,3 +59,11 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
         return checkpoints.read_offsets(files, path)
     except CorruptFileError:
         return {}
+
+
+def read_remembered(files: Files, path: str) -> Remembered:
+    return Remembered(
+        read_offsets(files, f"{path}/{names.RECOVERY_POINTS}"),
+        read_offsets(files, f"{path}/{names.HIGH_WATERMARKS}"),
+        read_offsets(files, f"{path}/{names.LOG_STARTS}"),
+    )

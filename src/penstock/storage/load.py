@@ -235,7 +235,7 @@ def _assemble(
 ) -> PartitionLog:
     directory = request.directory
     log_start_offset = max(request.log_start_offset, log.segments[0].base_offset)
-    epochs = _read_epochs(files, directory, log)
+    epochs = _read_epochs(files, directory, log, reports)
     if log.end.offset < log_start_offset:  # KAFKA-10101: what remains lies below the start
         log.restart_at(log_start_offset, clock.wall_ms())
         reports = []
@@ -361,15 +361,21 @@ def _drop_snapshots(files: Files, directory: str, offsets: list[int]) -> list[in
     return []
 
 
-def _read_epochs(files: Files, directory: str, log: Log) -> LeaderEpochs:
-    """The checkpoint's epochs; where it is missing, empty or cannot be read, those of the batches."""
+def _read_epochs(files: Files, directory: str, log: Log, reports: list[SegmentReport]) -> LeaderEpochs:
+    """The checkpoint's epochs; where it is missing, empty or cannot be read, those of the batches.
+
+    Segments that were recovered need no walk: their reports have them.
+    """
     epochs = LeaderEpochs()
     try:
         epochs = LeaderEpochs(checkpoints.read_epochs(files, f"{directory}/{names.LEADER_EPOCHS}"))
     except CorruptFileError:
         epochs.dirty = True
     if not epochs.entries:
+        recovered_from = reports[0].base_offset if reports else log.end.offset
         for segment in log.segments:
+            if segment.base_offset >= recovered_from:
+                break
             with suppress(CorruptFileError):
                 for batch in segment.headers(0):
                     if batch.leader_epoch > epochs.latest:

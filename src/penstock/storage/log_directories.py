@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 from functools import partial
 from typing import NamedTuple
 
 from penstock.base.clock import Clock
-from penstock.base.errors import LogDirectoryError, PenstockError, StorageError
+from penstock.base.errors import CorruptFileError, LogDirectoryError, PenstockError, StorageError
 from penstock.base.files import Files, Lock
 from penstock.base.ids import TopicPartition, check_topic_name
 from penstock.base.jobs import InlineJobs, Jobs
 from penstock.base.open_files import sealed_files_max
 from penstock.storage import checkpoints, names
 from penstock.storage.config import LogConfig, log_config
-from penstock.storage.directory_contents import owner_of, partitions_in, read_offsets
+from penstock.storage.directory_contents import Remembered, owner_of, partitions_in, read_offsets, read_remembered
 from penstock.storage.directory_health import DirectoryHealth
 from penstock.storage.load import LoadReport, LoadRequest, load_partition
 from penstock.storage.partition_log import PartitionLog
@@ -30,15 +31,27 @@ from penstock.storage.segment import OpenFiles
 from penstock.storage.upkeep import remove_files
 
 
+class Recovery(Enum):
+    """What is recovered when a directory is opened."""
+
+    IF_UNCLEAN = "if_unclean"
+    """From the recovery points on, unless the clean marker is there."""
+    ALWAYS = "always"
+    """The same, whatever the marker says."""
+    FROM_START = "from_start"
+    """Every segment."""
+
+
 class DirectoryState:
     """One log directory that is open."""
 
-    __slots__ = ("cleaner_offsets", "health", "lock", "path", "was_clean")
+    __slots__ = ("cleaner_offsets", "health", "lock", "marker", "path", "was_clean")
 
     def __init__(self, path: str, lock: Lock) -> None:
         self.path = path
         self.lock = lock
         self.health = DirectoryHealth(path)
+        self.marker: bytes | None = None
         self.was_clean = False
         self.cleaner_offsets: dict[TopicPartition, int] = {}
 
@@ -72,12 +85,6 @@ class Remaining(NamedTuple):
     """To be recovered, of the logs that are being loaded now."""
 
 
-class _Remembered(NamedTuple):
-    recovery_points: dict[TopicPartition, int]
-    high_watermarks: dict[TopicPartition, int]
-    log_starts: dict[TopicPartition, int]
-
-
 class LogDirectories:
     """All logs of a broker. `open` loads them; `close` flushes them and leaves the clean marker."""
 
@@ -93,6 +100,7 @@ class LogDirectories:
         jitter_for: Callable[[LogConfig], int] = lambda _config: 0,
         open_files_max: int | None = None,
         node_id: int | None = None,
+        recovery: Recovery = Recovery.IF_UNCLEAN,
     ) -> None:
         self._files = files
         self._clock = clock
@@ -103,6 +111,7 @@ class LogDirectories:
         self._open_files = OpenFiles(sealed_files_max() if open_files_max is None else open_files_max)
         self._paths = list(paths)
         self._node_id = node_id
+        self._recovery = recovery
         self.cluster_id: str | None = None
         """As the directories have it in `meta.properties`; None where none of them says."""
         self.directories: list[DirectoryState] = []
@@ -137,6 +146,7 @@ class LogDirectories:
             raise
         if not self.directories:
             raise LogDirectoryError("; ".join(self.offline.values()) or "no log directory is configured")
+        self._openings = []  # from here on nothing is given back as it was found
         return reports
 
     def remaining(self) -> dict[str, Remaining]:
@@ -167,13 +177,14 @@ class LogDirectories:
         opening = _Opening()
         try:
             for name in filter(names.is_deleted_directory, files.list(path)):
-                self._remove_tree(f"{path}/{name}")
+                self.remove_tree(f"{path}/{name}")
             marker = f"{path}/{names.CLEAN_SHUTDOWN}"
-            state.was_clean = files.exists(marker)
-            if state.was_clean:
+            if files.exists(marker):
+                state.marker = files.read(marker)
+                state.was_clean = self._recovery is Recovery.IF_UNCLEAN
                 files.remove(marker)
                 files.sync_directory(path)
-            remembered = self._remembered(path)
+            remembered = read_remembered(files, path)
             state.cleaner_offsets = read_offsets(self._files, f"{path}/{names.CLEANER_OFFSETS}")
             requests = [self._request(path, partition, state.was_clean, remembered) for partition in partitions]
             self._left[path] = {request.partition: 0 for request in requests}
@@ -185,7 +196,7 @@ class LogDirectories:
             self._left.pop(path, None)
             self._abandon(state, opening, error)
             raise
-        for log in opening.logs:
+        for log in sorted(opening.logs, key=lambda log: log.partition):
             self.logs[log.partition] = log
             self._home[log.partition] = state
         self.directories.append(state)
@@ -198,14 +209,19 @@ class LogDirectories:
         for log in opening.logs:
             log.abandon()
         try:
-            if state.was_clean and not opening.recovered_segments and isinstance(error, PenstockError):
-                checkpoints.write_clean_marker(self._files, state.path)
+            if state.marker is not None and not opening.recovered_segments and isinstance(error, PenstockError):
+                checkpoints.write_atomically(self._files, f"{state.path}/{names.CLEAN_SHUTDOWN}", state.marker)
         finally:
             state.lock.release()
 
     def _owner_of(self, path: str) -> str | None:
         """The cluster that a directory belongs to; LogDirectoryError where that, or its node, is another than ours."""
-        node_id, cluster_id = owner_of(self._files, path)
+        try:
+            node_id, cluster_id = owner_of(self._files, path)
+        except CorruptFileError:
+            if self._node_id is not None:
+                raise
+            return self.cluster_id  # a tool is nobody's
         if self._node_id is not None and node_id is not None and node_id != str(self._node_id):
             raise LogDirectoryError(
                 f"{path} belongs to node {node_id} ({names.META_PROPERTIES}), this is node {self._node_id}; "
@@ -262,25 +278,23 @@ class LogDirectories:
                 )
         return partitions
 
-    def _remembered(self, path: str) -> _Remembered:
-        return _Remembered(
-            read_offsets(self._files, f"{path}/{names.RECOVERY_POINTS}"),
-            read_offsets(self._files, f"{path}/{names.HIGH_WATERMARKS}"),
-            read_offsets(self._files, f"{path}/{names.LOG_STARTS}"),
-        )
-
-    def _request(self, path: str, partition: TopicPartition, clean: bool, remembered: _Remembered) -> LoadRequest:
+    def _request(self, path: str, partition: TopicPartition, clean: bool, remembered: Remembered) -> LoadRequest:
         config = self._config_for(partition)
+        from_start = self._recovery is Recovery.FROM_START
         return LoadRequest(
             partition=partition,
             directory=f"{path}/{names.partition_directory(partition)}",
             config=config,
             clean=clean,
-            recovery_point=remembered.recovery_points.get(partition, 0),
+            recovery_point=0 if from_start else remembered.recovery_points.get(partition, 0),
             log_start_offset=remembered.log_starts.get(partition, 0),
             high_watermark=remembered.high_watermarks.get(partition, 0),
             gaps_are_holes=not config.compact,
         )
+
+    def request_for(self, state: DirectoryState, partition: TopicPartition) -> LoadRequest:
+        """How a log that was not closed well is loaded from a directory that is open."""
+        return self._request(state.path, partition, False, read_remembered(self._files, state.path))
 
     # Partitions.
     def get(self, partition: TopicPartition) -> PartitionLog | None:
@@ -332,20 +346,30 @@ class LogDirectories:
             if prepared is None or not is_made or prepared.topic_id != topic_id:
                 self._make(state, partition, topic_id)
                 self._files.sync_directory(state.path)
-            log, _ = load_partition(
-                LoadRequest(partition, path, config, clean=True),
-                self._files,
-                self._clock,
-                state.health,
-                self._open_files,
-                jitter_for=self._jitter_for,
-            )
+            log = self.open_log(state, LoadRequest(partition, path, config, clean=True))
         except OSError as error:
             raise state.health.fail(error) from error
         log.topic_id = topic_id
+        self.settle(partition, log, state)
+        return log
+
+    def open_log(self, state: DirectoryState, request: LoadRequest) -> PartitionLog:
+        """Loads one log of a directory, which is nobody's yet."""
+        log, _ = load_partition(
+            request,
+            self._files,
+            self._clock,
+            state.health,
+            self._open_files,
+            jitter_for=self._jitter_for,
+        )
+        return log
+
+    def settle(self, partition: TopicPartition, log: PartitionLog, state: DirectoryState) -> None:
+        """From here on this log is the partition's."""
+        assert partition not in self.logs
         self.logs[partition] = log
         self._home[partition] = state
-        return log
 
     def _choose(self, directory: str | None) -> DirectoryState:
         usable = [state for state in self.directories if state.health.failure is None]
@@ -377,7 +401,7 @@ class LogDirectories:
 
     def _finish_delete(self, state: DirectoryState, partition: TopicPartition, path: str) -> None:
         self._forget(state, partition)
-        self._remove_tree(path)
+        self.remove_tree(path)
 
     def _forget(self, state: DirectoryState, partition: TopicPartition) -> None:
         """A topic made again under this name must not find the offsets of the old one after a crash. On any thread."""
@@ -385,7 +409,7 @@ class LogDirectories:
             checkpoints.drop_offset(self._files, f"{state.path}/{name}", partition)
         self._to_forget.pop(partition, None)
 
-    def _remove_tree(self, path: str) -> None:
+    def remove_tree(self, path: str) -> None:
         if self._files.is_link(path):
             self._files.remove(path)  # what it leads to is not ours to remove
             return

@@ -70,6 +70,17 @@ def deleted_directory(partition: TopicPartition, unique: uuid.UUID) -> str:
     return name[: 255 - len(suffix)] + suffix
 
 
+def future_directory(partition: TopicPartition, unique: uuid.UUID) -> str:
+    """`T-P.UUID-future`: a replica that is being copied here from another directory of the same broker."""
+    return f"{partition_directory(partition)}.{unique.hex}-future"
+
+
+def parse_future_directory(name: str) -> TopicPartition | None:
+    """The partition that a `-future` directory is to become; None for any other name."""
+    match = _FUTURE_DIRECTORY.match(name)
+    return None if match is None or match[3] != "future" else parse_partition_directory(match[1])
+
+
 def is_deleted_directory(name: str) -> bool:
     return _DELETED_DIRECTORY.match(name) is not None
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from penstock.base.errors import UnsupportedForMessageFormatError
 from penstock.base.files import File, Files
-from penstock.records.batch import HEADER_BYTES, LOG_OVERHEAD, Stop
+from penstock.records.batch import HEADER_BYTES, LOG_OVERHEAD, STOP_SENTENCES, Stop
 from penstock.storage import cuts, names
 from penstock.storage.checkpoints import EpochStart
 from penstock.storage.harvest import Harvest, Limits, ProducerNotes
@@ -122,7 +122,10 @@ def _walk(file: File, size_bytes: int, harvest: Harvest) -> int:
     stretches = Stretches(file, size_bytes)
     while data := stretches.read():
         end, stop = harvest.take(data, stretches.position)
-        if not stretches.took(data, end, stop):
+        final = stretches.took(data, end, stop)
+        if final is not Stop.COMPLETE:
+            if final is not stop:
+                harvest.reason = STOP_SENTENCES[final]
             if stop is Stop.OLD_MAGIC:
                 refuse_old_format(file, stretches.position)
             break

@@ -1,7 +1,8 @@
 """A file of batches in stretches: the one loop behind recovery, compaction, splitting and inspection.
 
 A stretch is as many bytes as fit a buffer. Who looks at it says how much of it was whole batches and why it looked no
-further; a batch that the buffer cut off is read again, whole, however large, unless the file itself ends before it does.
+further; a batch that the buffer cut off is read again, whole, unless the file itself ends before it does. A length is not
+believed where it asks for much memory: the CRC is looked at first, piece by piece.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from penstock.base.files import File
-from penstock.records.batch import HEADER_BYTES, LOG_OVERHEAD, Batch, Stop, scan
+from penstock.records.batch import HEADER_BYTES, LOG_OVERHEAD, Batch, Stop, crc32c, read_header, scan
 
 STRETCH_BYTES = 1024 * 1024
+BELIEVED_BYTES_MAX = 16 * 1024 * 1024
+"""A larger batch is read whole only once its CRC is known to be good."""
+_CRC_START = 21
 _LENGTH = struct.Struct(">i")
 
 
@@ -32,15 +36,35 @@ class Stretches:
             return b""
         return self._file.pread(min(self._wanted_bytes, self.size_bytes - self.position), self.position)
 
-    def took(self, data: bytes, end: int, stop: Stop) -> bool:
-        """Whole batches end at `end` of `data`; whether the walk can go on. If not, `stop` is why, at `position`."""
+    def took(self, data: bytes, end: int, stop: Stop) -> Stop:
+        """Whole batches end at `end` of `data`, because of `stop`: COMPLETE if the walk goes on, else why not, at `position`."""
         self.position += end
         self._wanted_bytes = STRETCH_BYTES
-        if stop is Stop.INCOMPLETE:
-            needed = _needed_bytes(data[end : end + LOG_OVERHEAD])
-            self._wanted_bytes = max(STRETCH_BYTES, needed)
-            return self.position + needed <= self.size_bytes
-        return stop is Stop.COMPLETE
+        if stop is not Stop.INCOMPLETE:
+            return stop
+        needed = _needed_bytes(data[end : end + LOG_OVERHEAD])
+        if self.position + needed > self.size_bytes:
+            return Stop.INCOMPLETE
+        if needed > BELIEVED_BYTES_MAX and not crc_is_good(self._file, self.position, needed):
+            return Stop.BAD_CRC
+        self._wanted_bytes = max(STRETCH_BYTES, needed)
+        return Stop.COMPLETE
+
+
+def crc_is_good(file: File, position: int, batch_bytes: int) -> bool:
+    """Of the batch of so many bytes that begins at `position`; read in pieces, however large."""
+    head = file.pread(HEADER_BYTES, position)
+    if len(head) < HEADER_BYTES:
+        return False
+    at, end = position + _CRC_START, position + batch_bytes
+    found = 0
+    while at < end:
+        piece = file.pread(min(STRETCH_BYTES, end - at), at)
+        if not piece:
+            return False
+        found = crc32c(piece, before=found)
+        at += len(piece)
+    return found == read_header(head).crc
 
 
 def _needed_bytes(head: bytes) -> int:
@@ -76,8 +100,8 @@ class GoodBatches:
             found = scan(data)
             if found.batches:
                 yield Stretch(data, stretches.position, found.batches)
-            if not stretches.took(data, found.end, found.stop):
-                self.stop = found.stop
+            self.stop = stretches.took(data, found.end, found.stop)
+            if self.stop is not Stop.COMPLETE:
                 return
         if stretches.position < stretches.size_bytes:
             self.stop = Stop.INCOMPLETE  # the file became shorter meanwhile

@@ -39,10 +39,19 @@ def test_scan(data: bytes, check_crc: bool) -> None:
     both("kernels", "scan", data, 0, -1, check_crc, 1, Batch, Scan, _STOPS)
 
 
+@given(st.one_of(broken(BATCHES), BATCHES), INT64, INT64, st.integers(0, 400), st.booleans(), st.booleans())
+def test_plain_batches(
+    data: bytes, oldest_ms: int, newest_ms: int, bytes_max: int, require_keys: bool, is_client: bool
+) -> None:
+    both("produce_kernels", "plain_batches", data, oldest_ms, newest_ms, bytes_max, require_keys, is_client, Batch)
+
+
 @given(st.binary(max_size=3000), st.integers(0, 20))
 def test_crc(data: bytes, start: int) -> None:
     start = min(start, len(data))
     assert both("kernels", "crc32c", data, start, len(data))[0] == kernels.crc32c_portable(data[start:])
+    head = kernels.crc32c(data, 0, start)
+    assert both("kernels", "crc32c", data, start, len(data), head)[0] == kernels.crc32c_portable(data)
 
 
 @given(

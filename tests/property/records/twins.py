@@ -6,9 +6,25 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import penstock.records
-from penstock.records import arrow_kernels, build_kernels, kernels, key_kernels, record_kernels, recovery_kernels
+from penstock.records import (
+    arrow_kernels,
+    build_kernels,
+    kernels,
+    key_kernels,
+    produce_kernels,
+    record_kernels,
+    recovery_kernels,
+)
 
-NAMES = ("kernels", "record_kernels", "key_kernels", "arrow_kernels", "build_kernels", "recovery_kernels")
+NAMES = (
+    "kernels",
+    "record_kernels",
+    "key_kernels",
+    "arrow_kernels",
+    "build_kernels",
+    "recovery_kernels",
+    "produce_kernels",
+)
 DIRECTORY = Path(penstock.records.__file__).parent
 
 
@@ -42,4 +58,5 @@ built = SimpleNamespace(
     arrow_kernels=arrow_kernels,
     build_kernels=build_kernels,
     recovery_kernels=recovery_kernels,
+    produce_kernels=produce_kernels,
 )

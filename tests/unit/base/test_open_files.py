@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.base.open_files import OpenFilesLimit, raise_open_files_limit
+from penstock.base.open_files import OpenFilesLimit, raise_open_files_limit, sealed_files_max
 
 
 class Machine:
@@ -41,3 +41,10 @@ class Machine:
 def test_the_soft_limit_rises_as_far_as_it_may(machine: Machine, wanted: OpenFilesLimit) -> None:
     assert raise_open_files_limit(machine) == wanted
     assert machine.soft == wanted.now
+
+
+@pytest.mark.parametrize(
+    ("soft", "wanted"), [(1024, 256), (20_000, 5000), (1_048_576, 8192), (-1, 8192), (100, 64), (256, 64)]
+)
+def test_sealed_files_take_a_quarter_of_what_may_be_open_within_bounds(soft: int, wanted: int) -> None:
+    assert sealed_files_max(Machine(soft, -1)) == wanted

@@ -358,3 +358,48 @@ def test_interpreted_kernels_are_told_in_one_line(
         assert err.count("\n") == 1
         assert "interpreted" in err
         assert "slower" in err
+
+
+# Links.
+@pytest.mark.parametrize("target", ["", "plain-0"])
+def test_a_link_by_any_name_stands_for_what_it_leads_to_and_for_its_lock(
+    directory: Path, tmp_path: Path, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    link = tmp_path / "a link"
+    link.symlink_to(directory / target)
+    for command in COMMANDS:
+        assert main(["log", command, str(link)]) == OK
+    before = content(directory)
+    with locked(directory):
+        for command in COMMANDS:
+            capsys.readouterr()
+            assert main(["log", command, str(link)]) == FAILED
+            assert "is in use by another process" in sentence(capsys)
+    assert content(directory) == before
+
+
+def test_a_partition_that_lies_behind_a_link_is_locked_where_the_link_lies(
+    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere = tmp_path / "other disk"
+    elsewhere.mkdir()
+    (directory / "plain-0").rename(elsewhere / "plain-0")
+    (directory / "plain-0").symlink_to(elsewhere / "plain-0")
+    for command in COMMANDS:
+        assert main(["log", command, str(directory)]) == OK
+    with locked(directory):
+        capsys.readouterr()
+        assert main(["log", "repair", str(directory / "plain-0")]) == FAILED
+        assert "is in use by another process" in sentence(capsys)
+    assert main(["log", "repair", str(directory / "plain-0")]) == OK
+
+
+def test_a_recovery_that_is_refused_leaves_the_directory_clean(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (directory / "gone-0").symlink_to(directory / "not mounted")
+    before = content(directory)
+    assert main(["log", "recover", str(directory)]) == FAILED
+    assert "gone-0 is a link that leads nowhere" in sentence(capsys)
+    assert content(directory) == before
+    assert (directory / ".kafka_cleanshutdown").exists()

@@ -150,3 +150,30 @@ def test_a_demo_whose_records_are_wrong_fails() -> None:
     struct.pack_into(">I", changed, 17, crc32c(changed, 21))
     with pytest.raises(demo_records.WrongRecordError, match="record 2"):
         demo_records.check(bytes(changed), 0)
+
+
+@pytest.mark.parametrize(
+    ("owner", "refusal"),
+    [
+        ("node.id=7\ncluster.id=abc", "belongs to node 7 (meta.properties), this is node 1"),
+        ("node.id=1\ncluster.id=another", "belongs to cluster another, this is cluster "),
+    ],
+)
+def test_a_broker_refuses_a_directory_that_is_not_its_own_and_leaves_it_clean(
+    tmp_path: Path, owner: str, refusal: str
+) -> None:
+    data = tmp_path / "data"
+    served = [sys.executable, "-m", "penstock.cli", "serve", "--data", str(data), "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(served, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as broker:
+        assert broker.stdout is not None
+        assert broker.stdout.readline().startswith("ready ")
+        broker.terminate()
+        broker.communicate(timeout=60)
+    properties = data / "meta.properties"
+    properties.write_text(f"version=1\n{owner}\n")
+    done = subprocess.run(served, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert refusal in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert properties.read_text() == f"version=1\n{owner}\n"
+    assert (data / ".kafka_cleanshutdown").exists()

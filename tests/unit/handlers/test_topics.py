@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
+from tests.unit.handlers.failing_files import FailingFiles
 from tests.unit.handlers.test_produce_and_fetch import batch, produce
 from tests.unit.handlers.world import Answer, World, shape
 
@@ -284,3 +285,30 @@ def test_what_is_kept_of_topics_that_are_gone_does_not_pile_up(world: World) -> 
         world.services.topics.delete(world.image.topics[f"t{number}"], lambda error: None)
         world.loop.turn()
     assert len(world.services.kept_topics) <= 2
+
+
+def test_a_topic_deleted_while_its_directory_is_offline_does_not_come_back_with_it(tmp_path: Path) -> None:
+    files = FailingFiles()
+    world = World(tmp_path / "a", tmp_path / "b", files=files)
+    world.create_topic("t", 2)
+    lost = next(key for key in world.directories.logs if world.directories.home(key).path == str(tmp_path / "b"))
+    world.failures.directory_failed(world.directories.home(lost), OSError("the disk is gone"))
+    world.loop.turn()
+    files.broken.add(str(tmp_path / "b"))
+    assert outcomes_of_deletion(world, "t") == [ErrorCode.none]
+    assert world.image.topics == {}
+    assert outcomes(world, create(world, {"name": "t"})) == {"t": ErrorCode.topic_already_exists}
+    files.broken.clear()
+    world.directories.close()
+    world.store.close()
+    assert (tmp_path / "b" / f"t-{lost.partition}").exists()
+    again = World(tmp_path / "a", tmp_path / "b")
+    assert (again.image.topics, again.image.deleting) == ({}, set())
+    assert [path for path in tmp_path.glob("*/t-*") if not path.name.endswith("-delete")] == []
+    assert outcomes(again, create(again, {"name": "t"})) == {"t": ErrorCode.none}
+
+
+def outcomes_of_deletion(world: World, name: str) -> list[ErrorCode]:
+    answer = delete(world, name)
+    world.loop.turn()
+    return [one.error_code for one in answer.read().responses]

@@ -27,6 +27,7 @@ from penstock.drivers.failures import Failures
 from penstock.drivers.flushes import Flushes
 from penstock.drivers.groups import GroupDriver
 from penstock.drivers.markers import LocalMarkers
+from penstock.drivers.moves import Moves
 from penstock.drivers.producer_ids import ProducerIds
 from penstock.drivers.roles import RoleDriver
 from penstock.drivers.shards import ShardsSurroundings
@@ -47,7 +48,7 @@ from penstock.replication.partitions import Partitions
 from penstock.server.connection import FileSlice
 from penstock.server.dispatch import Dispatcher, Outcome, Waiting
 from penstock.storage.config import log_config
-from penstock.storage.log_directories import LogDirectories
+from penstock.storage.log_directories import DirectoryState, LogDirectories
 
 T = TypeVar("T")
 
@@ -164,13 +165,27 @@ class World:
             all_failed=self.failed.append,
         )
         self._numbers = numbers = count(1)
-        self._register()
+        self.moves = Moves(
+            loop=self.loop,
+            files=self.files,
+            directories=self.directories,
+            partitions=self.partitions,
+            failures=self.failures,
+            new_id=lambda: uuid.UUID(int=next(numbers)),
+        )
+        moving = self._register()
         self.authoriser = Denying()
         defaults = TopicDefaults(
             partitions=self.config["num.partitions"], replication_factor=1, log_values=self.config.log_values
         )
         flushes = Flushes(self.loop, (produce, fetch), self.failures)
-        topics = TopicDriver(self.image, driver, defaults, lambda: uuid.UUID(int=1000 + next(numbers)))
+        topics = TopicDriver(
+            self.image,
+            driver,
+            defaults,
+            lambda: uuid.UUID(int=1000 + next(numbers)),
+            is_every_log_here=lambda: not self.directories.offline,
+        )
         surroundings = ShardsSurroundings(
             loop=self.loop,
             image=self.image,
@@ -201,6 +216,8 @@ class World:
             clock=self.clock,
             image=self.image,
             partitions=self.partitions,
+            directories=self.directories,
+            moves=self.moves,
             produce_waits=produce,
             fetch_waits=fetch,
             fetch_sessions=FetchSessions(self.clock, 2, lambda: next(numbers)),
@@ -215,6 +232,8 @@ class World:
             settings=self.config,
         )
         self.follow(self.image.topics)
+        for partition, target in moving.items():
+            self.moves.start(partition, target)
         self.apis = make_registry()
         self.dispatcher = Dispatcher(self.apis, self.services)
         self._dispatch = self.dispatcher.dispatch
@@ -235,7 +254,7 @@ class World:
         self.image.set_offline(lost, 1)
         driver.submit(decide_offline(self.image, lost), lambda event: None)
 
-    def _register(self) -> None:
+    def _register(self) -> dict[TopicPartition, DirectoryState]:
         endpoint = Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", port=9)
         registration = Registration(
             store=self.store,
@@ -244,7 +263,7 @@ class World:
             files=self.files,
             new_id=lambda: uuid.UUID(int=1000 + next(self._numbers)),
         )
-        registration.register(BrokerNode(broker_id=1, endpoints=(endpoint,)), 0)
+        return registration.register(BrokerNode(broker_id=1, endpoints=(endpoint,)), 0)
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
         wanted = NewTopic(

@@ -109,7 +109,7 @@ def zstd_bomb() -> bytes:
     """A frame without content size whose run-length blocks claim 128 KiB for four bytes each: 40,000 to 1."""
     block = (128 * 1024 << 3 | 1 << 1).to_bytes(3, "little") + b"x"
     last = (128 * 1024 << 3 | 1 << 1 | 1).to_bytes(3, "little") + b"x"
-    return struct.pack("<IBB", 0xFD2FB528, 0, 0x58) + block * 50_000 + last
+    return struct.pack("<IBB", 0xFD2FB528, 0, 0x58) + block * 15_000 + last
 
 
 BOMBS: dict[str, tuple[Codec, Callable[[], bytes]]] = {
@@ -237,3 +237,16 @@ def test_as_many_pieces_as_are_allowed_are_read(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(codecs, "PIECES_MAX", 4)
     data = random.Random(1).randbytes(3 * 32 * 1024 + 5)
     assert decompress(Codec.SNAPPY, compress(Codec.SNAPPY, data)) == data
+
+
+@pytest.mark.parametrize("size", [0, 5, 16 * 1024, 60_000])
+def test_members_that_follow_are_read_whatever_their_size(size: int) -> None:
+    parts = [random.Random(number).randbytes(size) for number in range(3)]
+    payload = b"".join(compress(Codec.GZIP, part) for part in parts)
+    assert decompress(Codec.GZIP, payload) == b"".join(parts)
+    for cut in (1, 8, size // 2 + 5):
+        with pytest.raises(CorruptRecordError):
+            decompress(Codec.GZIP, payload[:-cut])
+    if size:
+        with pytest.raises(MessageTooLargeError):
+            decompress(Codec.GZIP, payload, bytes_max=3 * size - 1)

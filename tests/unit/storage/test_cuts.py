@@ -6,6 +6,7 @@ import pytest
 from tests.unit.storage.disk import PATH, ROOT, batch_at, fail_when, listing, new_disk, open_log, path_of, put_file
 
 from penstock.storage import cuts
+from penstock.storage.inspect.places import file_place
 from penstock.storage.recovery import recover_segment
 
 GOOD = batch_at(0) + batch_at(1)
@@ -22,6 +23,9 @@ def test_a_second_cut_at_the_same_place_stands_beside_the_first() -> None:
         report = recover_segment(files, PATH, 0, 100)
         name = f"{path_of(0)}.{len(GOOD)}{'' if number == 1 else f'.{number}'}.cut"
         assert report.kept_as == name.rpartition("/")[2]
+        place = file_place(name)
+        assert place is not None, "a dump knows the name"
+        assert place.base_offset == 0
     kept = [files.read(f"{PATH}/{name}") for name in listing(files) if name.endswith(".cut")]
     assert sorted(kept) == sorted(torn(filler) for filler in (b"first", b"second", b"third"))
 

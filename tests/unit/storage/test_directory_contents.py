@@ -77,8 +77,13 @@ def test_directories_of_two_clusters_are_refused_and_both_stay_clean() -> None:
 def test_a_tool_that_is_no_node_opens_any_directory() -> None:
     files = ForgetfulFiles()
     closed(files, "/a", T)
-    put_file(files, "/a/meta.properties", b"version=1\nnode.id=9\n")
-    assert len(directories(files, "/a").open()) == 1
+    for data in (b"version=1\nnode.id=9\n", b"\xff\xfe"):
+        put_file(files, "/a/meta.properties", data)
+        with pytest.raises(PenstockError, match=r"meta\.properties"):
+            directories(files, "/a", node_id=1).open()
+        made = directories(files, "/a")
+        assert [report.recovered for report in made.open()] == [[]]
+        assert made.close() == []
 
 
 # Refused half way.
@@ -91,6 +96,7 @@ def test_a_clean_directory_that_is_refused_keeps_its_clean_marker(others: tuple[
         files.remove(f"/a/t-0/{name}")
     for kind, data in ((names.LOG, old_message(0)), (names.OFFSET_INDEX, b""), (names.TIME_INDEX, b"")):
         put_file(files, stem + kind, data)
+    put_file(files, f"/a/{names.CLEAN_SHUTDOWN}", b'{"version":0,"brokerEpoch":77}')  # as Kafka wrote it
     before = contents(files, "/a")
     with pytest.raises(UnsupportedForMessageFormatError):
         directories(files, "/a").open()

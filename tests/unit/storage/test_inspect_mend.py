@@ -272,3 +272,48 @@ def test_a_full_disk_loses_nothing_and_mending_goes_on_later(plain: Path, direct
     assert mend(directory, force=True)[0] == []
     assert problems_of(directory) == []
     assert log.exists()
+
+
+def test_segments_that_overlap_stay_until_force_sets_the_later_ones_aside(directory: Path, plain: Path) -> None:
+    first, second, *_ = logs = logs_of(plain)
+    first.write_bytes(first.read_bytes() + second.read_bytes())
+    before = {path.name: path.read_bytes() for path in logs}
+    left, _ = mend(directory)
+    assert next(problem.reason for problem in left if problem.cure is Cure.CUT).startswith(
+        "the segment begins at offset"
+    )
+    assert {path.name: path.read_bytes() for path in logs_of(plain)} == before
+    left, said = mend(directory, force=True)
+    assert left == []
+    assert any("set aside as" in line for line in said)
+    assert logs_of(plain) == [first]
+    for path in logs[1:]:
+        assert path.with_name(f"{path.name}.cut").read_bytes() == before[path.name]
+    assert mend(directory, force=True) == ([], [])
+
+
+def test_a_broken_swap_is_set_aside_by_force_where_what_it_would_replace_is_there(directory: Path, plain: Path) -> None:
+    second = logs_of(plain)[1]
+    swap = second.with_name(f"{second.name}.swap")
+    swap.write_bytes(second.read_bytes()[:-3])
+    before = log_bytes(plain)
+    left, _ = mend(directory)
+    assert [problem.path for problem in left] == [str(swap)]
+    left, _ = mend(directory, force=True)
+    assert left == []
+    assert log_bytes(plain) == before
+    assert swap.with_name(f"{swap.name}.cut").exists()
+    assert mend(directory, force=True) == ([], [])
+
+
+def test_what_a_marker_decides_is_let_alone_where_markers_may_be_lost(directory: Path, transactions: Path) -> None:
+    first, *_, last = logs_of(transactions)
+    flip(first, 70)
+    index = last.with_suffix(".txnindex")
+    assert index.exists()
+    before = index.read_bytes()
+    for _ in range(2):
+        left, said = mend(directory)
+        assert not [line for line in said if ".txnindex" in line]
+        assert [problem.path for problem in left] == [str(first)]
+    assert index.read_bytes() == before

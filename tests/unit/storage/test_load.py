@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from tests.support.forgetful_files import Cut, ForgetfulFiles
@@ -25,11 +25,13 @@ from tests.unit.storage.disk import (
 )
 
 from penstock.base.jobs import ThreadJobs
+from penstock.records.batch import Batch
 from penstock.storage import checkpoints, names
 from penstock.storage.leader_epochs import LeaderEpochs
 from penstock.storage.partition_log import PartitionLog
 from penstock.storage.producer_snapshot import encode
 from penstock.storage.producer_state import Origin, Producer, ProducerBatch
+from penstock.storage.segment import Segment
 from penstock.storage.transaction_index import AbortedTransaction, entry_bytes
 
 KINDS = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX)
@@ -626,3 +628,25 @@ def test_a_missing_epoch_history_is_made_again_from_the_batches(left: bytes | No
     assert log.leader_epochs.entries == wanted
     log.flush()
     assert tuple(checkpoints.read_epochs(files, path)) == wanted, "and the next flush writes it"
+
+
+def test_recovered_segments_are_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their reports have the epochs, also where no checkpoint was ever written."""
+    files = new_disk()
+    log, _ = open_log(files)
+    for epoch in range(30):
+        log.append_as_leader(produced(records(2, size=150)), leader_epoch=epoch)
+    assert len(log.log.segments) > 5
+    wanted = log.leader_epochs.entries
+    walked: list[int] = []
+    headers = Segment.headers
+
+    def watched(segment: Segment, position: int, end: int | None = None) -> Iterator[Batch]:
+        walked.append(position)
+        return headers(segment, position, end)
+
+    monkeypatch.setattr(Segment, "headers", watched)
+    log, report = open_log(files)
+    assert len(report.recovered) == len(log.log.segments)
+    assert log.leader_epochs.entries == wanted
+    assert len(walked) < len(log.log.segments) // 2, "the places of some offsets, nothing else"

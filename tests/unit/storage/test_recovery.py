@@ -6,13 +6,14 @@ import struct
 import zlib
 
 import pytest
-from tests.support.forgetful_files import ForgetfulFiles
+from tests.support.forgetful_files import ForgetfulFiles, _MemoryFile
 from tests.support.log_checks import check_indexes, check_log, rows_of
 from tests.unit.storage.disk import PATH, T0, batch_at, listing, marker, new_disk, open_log, path_of, produced, put_file
 
 from penstock.base.errors import UnsupportedForMessageFormatError
 from penstock.records.batch import Codec, scan
 from penstock.records.build import build_batch
+from penstock.storage import cuts, stretches
 from penstock.storage.checkpoints import EpochStart
 from penstock.storage.producer_state import Origin
 from penstock.storage.recovery import SegmentReport, recover_segment
@@ -140,6 +141,31 @@ def test_a_length_that_claims_two_gigabytes_allocates_nothing() -> None:
     struct.pack_into(">i", huge, 8, 2**31 - 13)
     report = recovered(files, GOOD + bytes(huge))
     assert report.end_offset == 5
+
+
+@pytest.mark.parametrize("claimed", [2_000_000, 2_900_000])
+def test_a_length_that_claims_much_of_the_file_is_not_believed_before_its_crc(
+    claimed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stretches, "BELIEVED_BYTES_MAX", 1_500_000)
+    files = new_disk()
+    liar = bytearray(batch_at(5))
+    struct.pack_into(">i", liar, 8, claimed - 12)
+    asked: list[int] = []
+    pread = _MemoryFile.pread
+
+    def watched(file: _MemoryFile, length: int, position: int) -> bytes:
+        asked.append(length)
+        return pread(file, length, position)
+
+    monkeypatch.setattr(_MemoryFile, "pread", watched)
+    report = recovered(files, GOOD + bytes(liar) + b"\1" * 3_000_000)
+    assert (report.end_offset, report.reason) == (5, "a batch's CRC does not match")
+    assert max(asked) <= cuts._COPY_BYTES
+    asked.clear()
+    whole = recovered(files, GOOD + batch_at(5, size=2_000_000) + batch_at(6))
+    assert (whole.end_offset, whole.cut_bytes) == (7, 0), "one that is good is read whole"
+    assert max(asked) > 2_000_000
 
 
 @pytest.mark.parametrize("magic", [0, 1])

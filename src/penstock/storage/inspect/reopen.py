@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from penstock.base.clock import Clock
 from penstock.base.errors import LogDirectoryError, UnsupportedForMessageFormatError
@@ -17,31 +16,13 @@ from penstock.base.ids import TopicPartition
 from penstock.base.jobs import Jobs
 from penstock.storage import checkpoints, names
 from penstock.storage.config import log_config
-from penstock.storage.directory_contents import read_offsets
+from penstock.storage.directory_contents import Remembered, read_offsets, read_remembered
 from penstock.storage.directory_health import DirectoryHealth
 from penstock.storage.inspect.places import PartitionPlace
 from penstock.storage.inspect.walk import OLD_FORMAT_REASON
 from penstock.storage.load import LoadReport, LoadRequest, load_partition
 from penstock.storage.recovery import SegmentReport, old_format_bytes
 from penstock.storage.segment import OpenFiles
-
-
-class Remembered(NamedTuple):
-    """What a log directory's checkpoints say of one partition; zeroes where they say nothing."""
-
-    recovery_point: int = 0
-    high_watermark: int = 0
-    log_start_offset: int = 0
-
-
-def remembered(files: Files, home: str | None, partition: TopicPartition) -> Remembered:
-    if home is None:
-        return Remembered()
-    return Remembered(
-        read_offsets(files, f"{home}/{names.RECOVERY_POINTS}").get(partition, 0),
-        read_offsets(files, f"{home}/{names.HIGH_WATERMARKS}").get(partition, 0),
-        read_offsets(files, f"{home}/{names.LOG_STARTS}").get(partition, 0),
-    )
 
 
 @contextmanager
@@ -90,36 +71,36 @@ def reopen(
     if partition is None:
         raise LogDirectoryError(f"{place.path} is not called TOPIC-PARTITION; rename it first")
     refuse_old_format(files, place.path)
-    known = remembered(files, home, partition)
+    known = Remembered({}, {}, {}) if home is None else read_remembered(files, home)
     request = LoadRequest(
         partition,
         place.path,
         log_config(),
         clean=False,
-        recovery_point=known.recovery_point if recovery_point is None else recovery_point,
-        log_start_offset=known.log_start_offset,
-        high_watermark=known.high_watermark,
+        recovery_point=known.recovery_points.get(partition, 0) if recovery_point is None else recovery_point,
+        log_start_offset=known.log_starts.get(partition, 0),
+        high_watermark=known.high_watermarks.get(partition, 0),
     )
     health = DirectoryHealth(home or place.parent)
     with marker_lifted(files, home):
         log, report = load_partition(request, files, clock, health, OpenFiles(), jobs=jobs, progress=progress)
         log.close()
         if home is not None:
-            _bring_in_step(files, home, partition, Remembered(log.end_offset, log.high_watermark, log.log_start_offset))
+            _bring_in_step(files, home, partition, log.end_offset, log.high_watermark)
     return report
 
 
-def _bring_in_step(files: Files, home: str, partition: TopicPartition, now: Remembered) -> None:
+def _bring_in_step(files: Files, home: str, partition: TopicPartition, end_offset: int, high_watermark: int) -> None:
     """Writes this partition's offsets into the checkpoints that exist; those of others stay."""
     for name, offset in (
-        (names.RECOVERY_POINTS, now.recovery_point),
-        (names.HIGH_WATERMARKS, now.high_watermark),
+        (names.RECOVERY_POINTS, end_offset),
+        (names.HIGH_WATERMARKS, high_watermark),
     ):
         offsets = read_offsets(files, f"{home}/{name}")
         offsets[partition] = offset
         checkpoints.write_offsets(files, f"{home}/{name}", offsets)
     for name in (names.LOG_STARTS, names.CLEANER_OFFSETS):
         offsets = read_offsets(files, f"{home}/{name}")
-        if offsets.get(partition, 0) > now.recovery_point:
-            offsets[partition] = now.recovery_point
+        if offsets.get(partition, 0) > end_offset:
+            offsets[partition] = end_offset
             checkpoints.write_offsets(files, f"{home}/{name}", offsets)

@@ -14,7 +14,7 @@ from penstock.base.files import File
 from penstock.records.batch import HEADER_BYTES, Batch, Stop, read_header, scan
 from penstock.storage.recovery import old_format_bytes
 from penstock.storage.segment import RELATIVE_OFFSET_MAX
-from penstock.storage.stretches import Stretches
+from penstock.storage.stretches import Stretches, crc_is_good
 
 _SEARCH_BYTES = 1024 * 1024
 _ATTRIBUTES_MAX = 0x7F
@@ -81,12 +81,13 @@ class LogWalk:
                     self.end_offset = max(self.end_offset, batch.last_offset + 1)
                 self.position = start + batch.end_position
                 yield Found(batch._replace(position=start + batch.position), data, batch.position)
-            if stretches.took(data, found.end, found.stop):
+            stop = stretches.took(data, found.end, found.stop)
+            if stop is Stop.COMPLETE:
                 continue
             self.position = stretches.position
-            if found.stop is Stop.INCOMPLETE and self._is_partial:
+            if stop is Stop.INCOMPLETE and self._is_partial:
                 return
-            broken = self._broken(found.stop)
+            broken = self._broken(stop)
             self.position = stretches.position = broken.end_position
             yield broken
 
@@ -115,8 +116,7 @@ class LogWalk:
         head = self._read(HEADER_BYTES, position)
         if len(head) < HEADER_BYTES or not self._is_plausible(read_header(head), position):
             return False
-        batch_bytes = read_header(head).size_bytes
-        return bool(scan(self._read(batch_bytes, position), batches_max=1).batches)
+        return crc_is_good(self._file, position, read_header(head).size_bytes)
 
     def _is_plausible(self, header: Batch, position: int) -> bool:
         return (

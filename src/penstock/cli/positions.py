@@ -1,0 +1,31 @@
+"""Places in partitions as people name them: a word, an offset, a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import typer
+
+from penstock.base.ids import TopicPartition
+from penstock.cli.cluster import parse_moment
+from penstock.client.cluster import Cluster
+from penstock.client.offsets import EARLIEST, LATEST, NO_OFFSET, list_offsets
+
+
+def resolve(
+    cluster: Cluster, places: Sequence[TopicPartition], text: str, option: str, *, read_committed: bool = False
+) -> Mapping[TopicPartition, int]:
+    """What `text` means in each partition, within what its log has; a time after the last record means the end."""
+    starts = list_offsets(cluster, dict.fromkeys(places, EARLIEST))
+    ends = list_offsets(cluster, dict.fromkeys(places, LATEST), read_committed=read_committed)
+    if text in ("earliest", "latest"):
+        return {place: (starts if text == "earliest" else ends)[place].offset for place in places}
+    if text.isdigit():
+        return {place: min(max(int(text), starts[place].offset), ends[place].offset) for place in places}
+    moment_ms = parse_moment(text)
+    if moment_ms is None:
+        raise typer.BadParameter(
+            f"{option} {text!r}: write earliest, latest, an offset, or a time such as 2026-01-31T12:00"
+        )
+    found = list_offsets(cluster, dict.fromkeys(places, moment_ms), read_committed=read_committed)
+    return {place: ends[place].offset if found[place].offset == NO_OFFSET else found[place].offset for place in places}

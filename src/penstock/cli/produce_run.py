@@ -1,0 +1,151 @@
+"""What `penstock produce` does: lines into batches, a batch a partition at a time."""
+
+from __future__ import annotations
+
+import base64
+import json
+import select
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, NamedTuple
+
+from penstock.base.clock import SystemClock
+from penstock.base.errors import InvalidRecordError
+from penstock.base.ids import TopicPartition
+from penstock.cli.cluster import open_cluster
+from penstock.client.cluster import Cluster
+from penstock.client.partitioner import partition_of
+from penstock.client.produce import produce
+from penstock.records.batch import Codec
+from penstock.records.build import Header, Record, build_batch
+
+OK = 0
+_BATCH_RECORDS = 1000
+_BATCH_BYTES = 500_000
+_FIELDS = {"key", "value", "headers", "partition", "timestamp"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineFormat:
+    """How a line becomes a record."""
+
+    is_json: bool
+    key_separator: str | None
+    partition: int | None
+    headers: tuple[Header, ...]
+
+
+class Parsed(NamedTuple):
+    record: Record
+    partition: int | None
+
+
+def parse_line(line: bytes, number: int, form: LineFormat, now_ms: int) -> Parsed:
+    if form.is_json:
+        return _parse_json(line, number, form, now_ms)
+    key: bytes | None = None
+    value = line
+    if form.key_separator is not None:
+        separator = form.key_separator.encode()
+        if separator not in line:
+            raise InvalidRecordError(f"line {number} has no {form.key_separator!r} between key and value")
+        key, value = line.split(separator, 1)
+    return Parsed((now_ms, key, value, form.headers), form.partition)
+
+
+def _parse_json(line: bytes, number: int, form: LineFormat, now_ms: int) -> Parsed:
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        raise InvalidRecordError(f"line {number} is no JSON: {error}") from None
+    if not isinstance(found, dict) or not found.keys() <= _FIELDS:
+        raise InvalidRecordError(f"line {number}: an object with {', '.join(sorted(_FIELDS))} was expected")
+    headers = found.get("headers", [])
+    if isinstance(headers, dict):
+        headers = [{"key": key, "value": value} for key, value in headers.items()]
+    try:
+        made = tuple((str(one["key"]), _bytes(one.get("value"))) for one in headers)
+        record = (int(found.get("timestamp", now_ms)), _bytes(found.get("key")), _bytes(found.get("value")), made)
+        partition = found.get("partition", form.partition)
+        return Parsed((record[0], record[1], record[2], (*form.headers, *made)), partition)
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise InvalidRecordError(f"line {number}: {error}") from None
+
+
+def _bytes(value: Any) -> bytes | None:
+    """Text as it is, {"base64": …} decoded, anything else as JSON."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and value.keys() == {"base64"}:
+        return base64.b64decode(value["base64"], validate=True)
+    return json.dumps(value).encode()
+
+
+class Writer:
+    """Collects records by partition and sends what is full."""
+
+    def __init__(self, cluster: Cluster, topic: str, codec: Codec) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._codec = codec
+        self._partitions = len(cluster.topics((topic,))[topic].partitions)
+        self._waiting: dict[int, list[Record]] = {}
+        self._bytes: dict[int, int] = {}
+        self._keyless = 0
+        self.written = 0
+
+    def add(self, parsed: Parsed, number: int) -> None:
+        partition = self._choose(parsed)
+        if not 0 <= partition < self._partitions:
+            raise InvalidRecordError(
+                f"line {number}: topic {self._topic} has partitions 0 to {self._partitions - 1}, not {partition}"
+            )
+        _, key, value, _ = parsed.record
+        self._waiting.setdefault(partition, []).append(parsed.record)
+        self._bytes[partition] = self._bytes.get(partition, 0) + len(key or b"") + len(value or b"")
+        if len(self._waiting[partition]) >= _BATCH_RECORDS or self._bytes[partition] >= _BATCH_BYTES:
+            self._send(partition)
+
+    def _choose(self, parsed: Parsed) -> int:
+        if parsed.partition is not None:
+            return parsed.partition
+        key = parsed.record[1]
+        return self._keyless % self._partitions if key is None else partition_of(key, self._partitions)
+
+    def _send(self, partition: int) -> None:
+        records = self._waiting.pop(partition)
+        self._bytes.pop(partition)
+        self._keyless += 1
+        produce(self._cluster, TopicPartition(self._topic, partition), build_batch(records, codec=self._codec))
+        self.written += len(records)
+
+    def flush(self) -> None:
+        for partition in list(self._waiting):
+            self._send(partition)
+
+
+def run(servers: str, topic: str, form: LineFormat, codec: str) -> int:
+    clock = SystemClock()
+    with open_cluster(servers) as cluster:
+        writer = Writer(cluster, topic, Codec[codec.upper()])
+        for number, line in enumerate(_lines(sys.stdin.buffer, writer), start=1):
+            writer.add(parse_line(line, number, form, clock.wall_ms()), number)
+        writer.flush()
+    print(f"{writer.written} records written to {topic}", file=sys.stderr)
+    return OK
+
+
+def _lines(source: BinaryIO, writer: Writer) -> Iterator[bytes]:
+    """Lines as they come; while none comes, what was read before is sent, so that somebody who types sees it arrive."""
+    is_live = source.isatty()
+    while True:
+        if is_live and not select.select([source], [], [], 0.1)[0]:
+            writer.flush()
+            select.select([source], [], [])
+        line = source.readline()
+        if not line:
+            return
+        yield line.removesuffix(b"\n").removesuffix(b"\r")

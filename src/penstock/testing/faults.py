@@ -1,0 +1,227 @@
+"""Faults on demand: what a network and a broker do to a client on a bad day, per API and for a number of requests.
+
+Answers keep their order whatever happens to one of them, as on a real connection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from penstock.handlers.api import Api, Peer, Pending
+from penstock.handlers.registry import make_registry
+from penstock.protocol.errors import MalformedMessageError
+from penstock.protocol.fetch import FetchAnswer, FetchedPartition, FetchedTopic
+from penstock.protocol.headers import read_request_header, response_header, skip_header_tags
+from penstock.protocol.primitives import Buffer
+from penstock.protocol.produce import ProduceAnswer, ProducedPartition, ProducedTopic
+from penstock.protocol.schemas import Shape, codec
+from penstock.server.dispatch import Dispatch, Outcome, Parts, Waiting, framed
+
+CallLater = Callable[[float, Callable[[], None]], object]
+FOR_EVER = -1
+
+_BLANKS: dict[str, object] = {
+    "string": "",
+    "bytes": b"",
+    "bool": False,
+    "int8": 0,
+    "int16": 0,
+    "int32": -1,
+    "int64": -1,
+    "timedelta_i32": timedelta(),
+    "timedelta_i64": timedelta(),
+    "datetime_i64": datetime.fromtimestamp(0, UTC),
+}
+
+
+class Kind(Enum):
+    DELAY = "delay"
+    FAIL = "fail"
+    LOSE_REQUEST = "lose_request"
+    LOSE_ANSWER = "lose_answer"
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Fault:
+    kind: Kind
+    left: int
+    delay_ms: int = 0
+    error: ErrorCode = ErrorCode.none
+
+
+class Faults:
+    """Set from any thread; each call adds a fault that later requests of the API meet, the oldest first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._apis = make_registry()
+        self._faults: dict[int, list[Fault]] = {}
+
+    def delay(self, api: str, ms: int, times: int = FOR_EVER) -> None:
+        """Requests are handled so much later."""
+        self._add(api, Fault(kind=Kind.DELAY, left=times, delay_ms=ms))
+
+    def fail(self, api: str, error: str, times: int = 1) -> None:
+        """Requests are not handled, and answered with this error (`not_leader_or_follower` …)."""
+        try:
+            code = ErrorCode[error.lower()]
+        except KeyError:
+            raise ValueError(f"{error!r} is no error of Kafka's; `not_leader_or_follower` for example is one") from None
+        served = self._api(api)
+        if served.key not in _REFUSALS and not codec(served.key, served.high).response.has("error_code"):
+            raise ValueError(f"an answer to {api} has no error of its own; lose its request or its answer instead")
+        self._add(api, Fault(kind=Kind.FAIL, left=times, error=code))
+
+    def lose_request(self, api: str, times: int = 1) -> None:
+        """The connection breaks before the broker has seen the request."""
+        self._add(api, Fault(kind=Kind.LOSE_REQUEST, left=times))
+
+    def lose_answer(self, api: str, times: int = 1) -> None:
+        """The request is handled; the connection breaks before its client hears of it."""
+        self._add(api, Fault(kind=Kind.LOSE_ANSWER, left=times))
+
+    def clear(self) -> None:
+        with self._lock:
+            self._faults.clear()
+
+    def _api(self, name: str) -> Api:
+        for api in self._apis.values():
+            if api.name.lower() == name.lower():
+                return api
+        raise ValueError(f"there is no API {name!r}; there are {', '.join(api.name for api in self._apis.values())}")
+
+    def _add(self, api: str, fault: Fault) -> None:
+        if fault.left == 0 or fault.left < FOR_EVER:
+            raise ValueError(f"a fault cannot happen {fault.left} times")
+        with self._lock:
+            self._faults.setdefault(self._api(api).key, []).append(fault)
+
+    def _take(self, key: int) -> Fault | None:
+        with self._lock:
+            waiting = self._faults.get(key)
+            if not waiting:
+                return None
+            fault = waiting[0]
+            if fault.left > 0:
+                fault.left -= 1
+                if fault.left == 0:
+                    waiting.pop(0)
+            return fault
+
+    # The broker's side.
+    def wrap(self, dispatch: Dispatch, call_later: CallLater) -> Dispatch:
+        """A dispatch that meets the faults; without any it costs a look at an empty dict."""
+
+        def dispatch_with_faults(frame: Buffer, peer: Peer) -> Outcome:
+            if not self._faults:
+                return dispatch(frame, peer)
+            fault = self._take(read_request_header(frame).api_key)
+            if fault is None:
+                return dispatch(frame, peer)
+            if fault.kind is Kind.DELAY:
+                return _delayed(dispatch, frame, peer, fault.delay_ms, call_later)
+            if fault.kind is Kind.FAIL:
+                return self._refused(frame, fault.error)
+            if fault.kind is Kind.LOSE_ANSWER:
+                dispatch(frame, peer)
+            raise MalformedMessageError(f"a fault that was asked for: {fault.kind.value}")
+
+        return dispatch_with_faults
+
+    def _refused(self, frame: Buffer, error: ErrorCode) -> bytes | Parts:
+        key, version, correlation_id, _, position = read_request_header(frame)
+        api = self._apis[key]
+        flexible = version >= api.flexible_from
+        if flexible:
+            position = skip_header_tags(frame, position)
+        refuse, since = _REFUSALS.get(key, (None, 0))
+        if refuse is not None and version >= since:
+            answer = refuse(api.decode(frame, position, version), error, codec(key, version).response)
+        else:
+            answer = _blank(codec(key, version).response.schema, error)
+        return framed(response_header(correlation_id, key, flexible=flexible), api.encode(answer, version))
+
+
+def _delayed(dispatch: Dispatch, frame: Buffer, peer: Peer, delay_ms: int, call_later: CallLater) -> Waiting:
+    pending: Pending[bytes | Parts | None] = Pending()
+
+    def handle() -> None:
+        try:
+            outcome = dispatch(frame, peer)
+        except Exception as error:
+            peer.close(str(error))
+            return
+        if isinstance(outcome, Waiting):
+            encode = outcome.encode
+            outcome.pending.listen(lambda answer: pending.resolve(encode(answer)))
+        else:
+            pending.resolve(outcome)
+
+    call_later(delay_ms / 1000, handle)
+    return Waiting(pending, lambda parts: parts)
+
+
+def _refuse_produce(request: Any, code: int, _: Shape) -> ProduceAnswer:
+    return ProduceAnswer(
+        [
+            ProducedTopic(
+                topic.name,
+                topic.topic_id,
+                [ProducedPartition(entry.partition, code, -1, -1, -1) for entry in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _refuse_fetch(request: Any, code: int, _: Shape) -> FetchAnswer:
+    topics = [
+        FetchedTopic(
+            topic.name,
+            topic.topic_id,
+            [FetchedPartition(entry.partition, code, -1, -1, -1, None, -1, b"") for entry in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    return FetchAnswer(0, 0, topics)
+
+
+def _refuse_find_coordinator(request: Any, code: int, response: Shape) -> Any:
+    made = [
+        response.coordinators.make(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=None)
+        for key in request.coordinator_keys
+    ]
+    return response.make(throttle_time=timedelta(), coordinators=tuple(made))
+
+
+def _refuse_offset_fetch(request: Any, code: int, response: Shape) -> Any:
+    made = [response.groups.make(group_id=one.group_id, topics=(), error_code=code) for one in request.groups]
+    return response.make(throttle_time=timedelta(), groups=tuple(made))
+
+
+_REFUSALS: dict[int, tuple[Callable[[Any, ErrorCode, Shape], Any], int]] = {
+    0: (_refuse_produce, 0),
+    1: (_refuse_fetch, 0),
+    9: (_refuse_offset_fetch, 8),
+    10: (_refuse_find_coordinator, 4),
+}
+"""Answers with an error for each thing asked about, and the versions from which they are such."""
+
+
+def _blank(schema: type, error: ErrorCode) -> Any:
+    """An answer that says nothing but its error."""
+    values: dict[str, object] = {}
+    for field in dataclasses.fields(schema):
+        kind = field.metadata.get("kafka_type")
+        if kind == "error_code":
+            values[field.name] = error
+        elif field.default is dataclasses.MISSING:
+            values[field.name] = () if str(field.type).startswith("tuple") else _BLANKS[str(kind)]
+    return schema(**values)

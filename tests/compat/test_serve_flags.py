@@ -1,0 +1,63 @@
+"""`penstock serve` as a process: Kafka's own file, the log as JSON, and what it says when it cannot start."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.served_broker import ServedBroker
+from tests.support.wire import Wire
+from tests.unit.app.test_listeners import STOCK_KRAFT
+
+SERVE = [sys.executable, "-m", "penstock.cli", "serve"]
+
+
+def properties(path: Path, settings: dict[str, str]) -> Path:
+    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    return path
+
+
+def test_kafkas_own_file_starts_and_options_beat_it(tmp_path: Path) -> None:
+    file = properties(
+        tmp_path / "server.properties", {**STOCK_KRAFT, "num.partitions": "3", "advertised.listeners": ""}
+    )
+    options = ["--config", str(file), "--log-format", "json", "--set", "num.partitions=4"]
+    with ServedBroker(tmp_path, options=options) as broker, Wire(broker.bootstrap_servers) as wire:
+        made = wire.ask(3, 12, {"topics": [{"name": "t"}], "allow_auto_topic_creation": True})
+        assert len(made["topics"][0]["partitions"]) == 4
+        assert broker.stop() == 0
+        said = [line for line in broker.output.splitlines() if not line.startswith("ready ")]
+    entries = [json.loads(line) for line in said if line]
+    assert {"time_ms", "level", "room", "message"} <= entries[0].keys()
+    unused = [entry["message"] for entry in entries if "KRaft" in entry["message"]]
+    assert {message.split()[0] for message in unused} == {
+        "process.roles",
+        "controller.listener.names",
+        "controller.quorum.bootstrap.servers",
+    }
+    assert (broker.data / "t-3").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--set", "zookeeper.connect=h:2181"], "zookeeper.connect is set"),
+        (["--config", "nowhere.properties"], "nowhere.properties"),
+        (["--listen", "nonsense"], "is not a listener"),
+        (["--listen", "no such host:0"], "the host cannot be found"),
+        (["--set", "nonsense"], "write key=value"),
+        (["--set", "num.partitions=x"], "num.partitions"),
+        (["--log-format", "xml"], "xml"),
+        (["--log-level", "loud"], "loud"),
+    ],
+)
+def test_what_cannot_start_says_why_in_one_sentence(options: list[str], said: str, tmp_path: Path) -> None:
+    command = [*SERVE, "--data", str(tmp_path / "data"), *options]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    assert ran.returncode != 0
+    assert said in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert ran.stdout == ""

@@ -1,0 +1,163 @@
+"""The commands that speak to a cluster, against a broker in this process."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from penstock.cli.main import main
+from penstock.testing import Broker
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        yield running
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(broker: Broker, monkeypatch: pytest.MonkeyPatch, capfdbinary: Any) -> Run:
+    """Runs a command; its exit code, stdout and stderr."""
+    monkeypatch.setenv("PENSTOCK_BOOTSTRAP", broker.bootstrap_servers)
+
+    def call(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        code = main(arguments)
+        sys.stdout.flush()
+        said = capfdbinary.readouterr()
+        return code, said.out.decode(errors="backslashreplace"), said.err.decode()
+
+    return call
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_topic_is_made_seen_changed_and_gone(run: Run) -> None:
+    assert run("topics", "create", "life", "--partitions", "2", "--config", "retention.ms=1000")[0] == 0
+    code, _, said = run("topics", "create", "life")
+    assert (code, said) == (1, "penstock: life: TOPIC_ALREADY_EXISTS (topic life exists already)\n")
+    (row,) = [one for one in objects(run("topics", "list", "--json")[1]) if one["topic"] == "life"]
+    assert (row["partitions"], row["replication_factor"], row["internal"]) == (2, 1, False)
+    assert run("topics", "alter", "life", "--partitions", "3", "--config", "cleanup.policy=compact")[0] == 0
+    described = objects(run("topics", "describe", "life", "--json")[1])
+    assert [(one["partition"], one["leader"], one["start_offset"], one["end_offset"]) for one in described] == [
+        (number, 1, 0, 0) for number in range(3)
+    ]
+    shown = {one["key"]: one["value"] for one in objects(run("configs", "show", "topic", "life", "--json")[1])}
+    assert shown == {"retention.ms": "1000", "cleanup.policy": "compact"}
+    assert run("topics", "alter", "life", "--unset", "retention.ms")[0] == 0
+    assert "retention.ms" not in run("configs", "show", "topic", "life")[1]
+    assert run("topics", "delete", "life")[0] == 0
+    code, _, said = run("topics", "describe", "life")
+    assert code == 1
+    assert "has no topic life" in said
+
+
+def test_what_is_produced_is_consumed(run: Run) -> None:
+    run("topics", "create", "way", "--partitions", "2")
+    code, _, said = run("produce", "way", "-k", ":", "-H", "from=here", stdin="a:1\nb:2\r\nc:with:colon\n")
+    assert (code, said) == (0, "3 records written to way\n")
+    line = {"key": {"base64": "/w=="}, "value": {"x": 1}, "headers": {"h": "v"}, "partition": 1, "timestamp": 5}
+    assert run("produce", "way", "--json", "--codec", "zstd", stdin=json.dumps(line) + "\n")[0] == 0
+    found = objects(run("consume", "way", "--json")[1])
+    by_value = {one["value"]: one for one in found}
+    assert by_value.keys() == {"1", "2", "with:colon", '{"x": 1}'}
+    assert by_value["1"]["headers"] == [{"key": "from", "value": "here"}]
+    last = by_value['{"x": 1}']
+    assert (last["key"], last["partition"], last["timestamp"], last["headers"]) == (
+        {"base64": "/w=="}, 1, 5, [{"key": "h", "value": "v"}],
+    )  # fmt: skip
+    assert set(run("consume", "way", "-K")[1].splitlines()) == {"a\t1", "b\t2", "c\twith:colon", '\\xff\t{"x": 1}'}
+
+
+def test_a_range_is_named_by_offsets_and_by_times(run: Run) -> None:
+    run("topics", "create", "range")
+    lines = "".join(json.dumps({"value": str(n), "timestamp": 1_700_000_000_000 + 1000 * n}) + "\n" for n in range(10))
+    run("produce", "range", "--json", stdin=lines)
+
+    def values(*arguments: str) -> list[str]:
+        return run("consume", "range", *arguments)[1].split()
+
+    assert values() == [str(n) for n in range(10)]
+    assert values("--from", "3", "--until", "5") == ["3", "4"]
+    assert values("--from", "2023-11-14T22:13:27", "--until", "2023-11-14T22:13:29Z") == ["7", "8"]
+    assert values("--from", "2023-11-14T23:13:27+01:00", "--max", "1") == ["7"]
+    assert values("--from", "latest") == []
+    assert values("--from", "99") == []
+    code, _, said = run("consume", "range", "--from", "yesterday")
+    assert code == 2
+    assert "write earliest, latest, an offset, or a time" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line", "reason"),
+    [
+        (("--json",), "{", "line 2 is no JSON"),
+        (("--json",), "[1]", "line 2: an object with"),
+        (("--json",), '{"valeu": 1}', "line 2: an object with"),
+        (("--json",), '{"value": {"base64": "?"}}', "line 2: "),
+        (("--json",), '{"value": "x", "partition": 7}', "line 2: topic bad has partitions 0 to 0, not 7"),
+        (("-k", ":"), "nothing", "line 2 has no ':' between key and value"),
+        (("-p", "9"), "x", "has partitions 0 to 0, not 9"),
+    ],
+)
+def test_a_bad_line_is_named_by_its_number(run: Run, arguments: tuple[str, ...], line: str, reason: str) -> None:
+    run("topics", "create", "bad")
+    good = '{"value": "ok"}' if arguments == ("--json",) else "a:b"
+    code, _, said = run("produce", "bad", *arguments, stdin=f"{good}\n{line}\n")
+    assert code == 1
+    assert reason in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_groups_offsets_are_shown_reset_and_forgotten(run: Run) -> None:
+    run("topics", "create", "read", "--partitions", "2")
+    run("produce", "read", "-p", "0", stdin="a\nb\nc\n")
+    code, _, said = run("groups", "reset", "readers", "--to", "latest")
+    assert code == 1
+    assert "has committed nothing" in said
+    assert run("groups", "reset", "readers", "--to", "1", "--topic", "read:0")[0] == 0
+    assert [one["group"] for one in objects(run("groups", "list", "--json")[1])] == ["readers"]
+    (row,) = objects(run("groups", "describe", "readers", "--json")[1])
+    assert (row["topic"], row["partition"], row["committed_offset"], row["end_offset"], row["lag"]) == (
+        "read", 0, 1, 3, 2,
+    )  # fmt: skip
+    rows = objects(run("groups", "reset", "readers", "--to", "latest", "--topic", "read", "--dry-run", "--json")[1])
+    assert [(one["before"], one["after"]) for one in rows] == [(1, 3), (None, 0)]
+    assert objects(run("groups", "describe", "readers", "--json")[1])[0]["committed_offset"] == 1
+    assert run("groups", "delete", "readers")[0] == 0
+    assert run("groups", "describe", "readers")[2] == "penstock: there is no group readers\n"
+    assert (
+        run("groups", "reset", "x", "--to", "1", "--topic", "read:9")[2] == "penstock: topic read has no partition 9\n"
+    )
+
+
+def test_a_brokers_configuration_is_changed_while_it_runs(run: Run) -> None:
+    assert run("configs", "set", "broker", "default", "log.retention.ms=7")[0] == 0
+    shown = {one["key"]: one for one in objects(run("configs", "show", "broker", "1", "--json")[1])}
+    assert (shown["log.retention.ms"]["value"], shown["log.retention.ms"]["source"]) == ("7", "dynamic_default_broker")
+    assert run("configs", "unset", "broker", "default", "log.retention.ms")[0] == 0
+    code, _, said = run("configs", "set", "topic", "none-such", "retention.ms=x")
+    assert code == 1
+    assert len(said.splitlines()) == 1
+    code, _, said = run("configs", "show", "broker", "one")
+    assert code == 2
+    assert "is no broker" in said
+
+
+def test_a_cluster_that_is_not_there_is_one_sentence(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.cli.cluster._PATIENCE", {"default.api.timeout.ms": "1"})
+    code, _, said = run("topics", "list", "-b", "127.0.0.1:1")
+    assert code == 1
+    assert len(said.splitlines()) == 1
+    assert "127.0.0.1:1" in said
