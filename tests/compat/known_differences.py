@@ -18,16 +18,6 @@ KNOWN = [
     ),
     # Both.
     Known(
-        case=r"produce: keyless on compacted v.*",
-        path=r".*\.log_start_offset",
-        reason="a refused batch's answer has no log start offset",
-    ),
-    Known(
-        case=r"fetch: unknown .*",
-        path=r".*\.aborted_transactions",
-        reason="an error has no list of aborted transactions",
-    ),
-    Known(
         case=r"change: operation 9 v.*",
         path=r".*\.error_code",
         reason="an unknown operation is INVALID_REQUEST and no failure of the server",

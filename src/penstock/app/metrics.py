@@ -184,6 +184,19 @@ class BrokerMetrics:
             lambda: sum(len(led.shard.groups) for led in services.groups.shards),
         )
 
+        transactions = services.transactions
+        yield gauge("penstock_transactions_open", "Transactions under way here.", lambda: transactions.open_count)
+        yield gauge(
+            "penstock_transactions_longest_open_ms",
+            "The age of the one that has been open longest.",
+            lambda: transactions.longest_open_ms,
+        )
+        yield counter(
+            "penstock_transactions_aborted_by_timeout_total",
+            "Transactions that took longer than they may.",
+            lambda: transactions.aborted_by_timeout,
+        )
+
     def _process(self) -> Iterator[Family]:
         server, watch = self._server, self._watch
         yield gauge(

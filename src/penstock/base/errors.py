@@ -21,6 +21,8 @@ class InvalidRecordError(PenstockError):
     def __init__(self, message: str, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
         super().__init__(message)
         self.record_errors = record_errors
+        self.log_start_offset = -1
+        """Of the log that refused it, where one did: clients are told."""
 
 
 class InvalidTimestampError(InvalidRecordError):

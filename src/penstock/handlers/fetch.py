@@ -142,14 +142,16 @@ def _is_enough(request: FetchRequest, sources: list[ReadFrom], outcomes: list[Re
 
 
 def _refused(partition: int, code: int) -> FetchedPartition:
-    return FetchedPartition(partition, code, -1, -1, -1, None, -1, b"")
+    """Of a partition that there is nothing to read from: Kafka sends such an empty list, and null for other errors."""
+    return FetchedPartition(partition, code, -1, -1, -1, (), -1, b"")
 
 
-def _fetched(partition: int, outcome: ReadOutcome) -> FetchedPartition:
+def _fetched(partition: int, source: ReadFrom, outcome: ReadOutcome) -> FetchedPartition:
     result = outcome.result
     if result is None:
         assert outcome.error is not None
-        return _refused(partition, int(code_of(outcome.error)))
+        refused = _refused(partition, int(code_of(outcome.error)))
+        return refused if source.partition is None else refused._replace(aborted=None)
     aborted = None
     if result.aborted is not None:
         aborted = tuple(AbortedTransaction(entry.producer_id, entry.first_offset) for entry in result.aborted)
@@ -182,7 +184,10 @@ def _count(sources: list[ReadFrom], outcomes: list[ReadOutcome]) -> None:
 
 def _answer(session: FetchContext, sources: list[ReadFrom], outcomes: list[ReadOutcome]) -> FetchAnswer:
     _count(sources, outcomes)
-    fetched = [_fetched(wanted.partition, outcome) for wanted, outcome in zip(session.wanted, outcomes, strict=True)]
+    fetched = [
+        _fetched(wanted.partition, source, outcome)
+        for wanted, source, outcome in zip(session.wanted, sources, outcomes, strict=True)
+    ]
     found = [
         Found(
             one.high_watermark,

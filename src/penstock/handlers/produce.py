@@ -296,9 +296,11 @@ def _refused(partition: int, error: PenstockError) -> ProducedPartition:
     if isinstance(error, UnsupportedForMessageFormatError):
         error = InvalidRecordError(str(error))
     record_errors: tuple[RecordError, ...] = ()
+    log_start_offset = -1
     if isinstance(error, InvalidRecordError):
         record_errors = tuple(RecordError(index, message) for index, message in error.record_errors)
-    return ProducedPartition(partition, int(code_of(error)), -1, -1, -1, record_errors, str(error))
+        log_start_offset = error.log_start_offset
+    return ProducedPartition(partition, int(code_of(error)), -1, -1, log_start_offset, record_errors, str(error))
 
 
 def _refuse_all(request: ProduceRequest, code: int) -> ProduceAnswer:

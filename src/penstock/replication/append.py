@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from penstock.base.errors import PenstockError
+from penstock.base.errors import InvalidRecordError, PenstockError
 from penstock.base.files import ReadableBuffer
 from penstock.replication.partition import Appended, Partition
 
@@ -31,5 +31,7 @@ def append_partitions(requests: list[AppendTo], acks: int) -> list[AppendOutcome
         try:
             outcomes.append(AppendOutcome(partition.append(records, acks), None))
         except PenstockError as error:
+            if isinstance(error, InvalidRecordError):
+                error.log_start_offset = partition.log.log_start_offset
             outcomes.append(AppendOutcome(None, error))
     return outcomes
