@@ -137,7 +137,7 @@ class Broker:
         )
         failures = self._make_failures(store, waits)
         services = self._make_services(store, waits, failures)
-        dispatcher = Dispatcher(make_registry(), services)
+        dispatcher = Dispatcher(make_registry(), services, self._loop.run_in_thread)
         self._server = Server(
             self._intercept(dispatcher.dispatch),
             frame_bytes_max=self.config["socket.request.max.bytes"],

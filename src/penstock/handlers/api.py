@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from penstock.base.errors import PenstockError
@@ -38,6 +39,10 @@ class Pending(Generic[A]):
         self._answer: A | None = None
         self._listener: Callable[[A], None] | None = None
         self._on_abandon = on_abandon
+
+    @property
+    def is_abandoned(self) -> bool:
+        return self._state == self._ABANDONED
 
     @property
     def is_resolved(self) -> bool:
@@ -121,6 +126,8 @@ class Api(NamedTuple):
     """`(answer, version) -> body`."""
     advertised_low: int | None = None
     """Where clients are told of lower versions than are served."""
+    load: Callable[[int], object] | None = None
+    """Loads a version's schema, on any thread; None where there is nothing to load."""
 
 
 def kio_api(key: int, name: str, low: int, high: int, flexible_from: int, handle: Handler) -> Api:
@@ -132,4 +139,4 @@ def kio_api(key: int, name: str, low: int, high: int, flexible_from: int, handle
     def encode(answer: Any, version: int) -> bytes:
         return answer if type(answer) is bytes else codec(key, version).encode(answer)
 
-    return Api(key, name, low, high, flexible_from, handle, decode, encode)
+    return Api(key, name, low, high, flexible_from, handle, decode, encode, load=partial(codec, key))

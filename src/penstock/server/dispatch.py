@@ -6,18 +6,22 @@ is the exception: an unknown version of it is answered in version 0, so that the
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from penstock.handlers.api import NO_ANSWER, Api, Context, Peer, Pending, Services
+from penstock.handlers.api import NO_ANSWER, Api, CloseConnectionError, Context, Peer, Pending, Services
 from penstock.handlers.api_versions import unsupported_version_answer
 from penstock.protocol.errors import MalformedMessageError
 from penstock.protocol.fetch import Slice
 from penstock.protocol.headers import API_VERSIONS_KEY, read_request_header, response_header, skip_header_tags
 from penstock.protocol.primitives import INT32, Buffer
 from penstock.server.request_metrics import ApiTimes
+
+logger = logging.getLogger(__name__)
 
 Parts = list[bytes | Slice]
 
@@ -36,10 +40,55 @@ Outcome = bytes | Parts | Waiting | None
 Dispatch = Callable[[Buffer, Peer], Outcome]
 
 
+Run = Callable[[Callable[[], None]], object]
+
+
+def postponed(dispatch: Dispatch, frame: Buffer, peer: Peer, run: Run) -> Waiting:
+    """A request that is dispatched later: `run` gets what dispatches it, and calls that when the time has come."""
+    inner: list[Pending[Any]] = []
+
+    def abandon() -> None:
+        for waiting in inner:
+            waiting.abandon()
+
+    pending: Pending[bytes | Parts | None] = Pending(abandon)
+
+    def go() -> None:
+        if pending.is_abandoned:
+            return
+        try:
+            outcome = dispatch(frame, peer)
+        except (MalformedMessageError, CloseConnectionError) as error:
+            peer.close(str(error))
+            return
+        except Exception:
+            logger.exception("a request could not be handled")
+            peer.close("an internal error")
+            return
+        if isinstance(outcome, Waiting):
+            encode = outcome.encode
+            inner.append(outcome.pending)
+            outcome.pending.listen(lambda answer: pending.resolve(encode(answer)))
+        else:
+            pending.resolve(outcome)
+
+    run(go)
+    return Waiting(pending, lambda parts: parts)
+
+
 class Dispatcher:
-    def __init__(self, apis: Mapping[int, Api], services: Services) -> None:
+    """`run_in_thread` takes the loading of a version's schema, tens of milliseconds when it is first used, off the loop."""
+
+    def __init__(
+        self,
+        apis: Mapping[int, Api],
+        services: Services,
+        run_in_thread: Callable[[Callable[[], object], Callable[[object], object]], None] | None = None,
+    ) -> None:
         self._apis = apis
         self._services = services
+        self._run_in_thread = run_in_thread
+        self._loaded: set[tuple[int, int]] = set()
         self._now_us = services.clock.monotonic_us
         self.times = {key: ApiTimes(api.name) for key, api in apis.items()}
 
@@ -57,6 +106,8 @@ class Dispatcher:
             if api_key == API_VERSIONS_KEY:
                 return framed(INT32.pack(correlation_id), unsupported_version_answer(self._apis))
             raise MalformedMessageError(f"{api.name} version {version} is not served, only {api.low} to {api.high}")
+        if api.load is not None and self._run_in_thread is not None and (api_key, version) not in self._loaded:
+            return postponed(self.dispatch, frame, peer, partial(self._load, api, version))
         flexible = version >= api.flexible_from
         if flexible:
             position = skip_header_tags(frame, position)
@@ -76,6 +127,15 @@ class Dispatcher:
         parts = None if answer is NO_ANSWER else framed(header, self._encoded(api, times, answer, version))
         times.answered(self._now_us() - begun_us)
         return parts
+
+    def _load(self, api: Api, version: int, go: Callable[[], None]) -> None:
+        def loaded(_: object) -> None:
+            self._loaded.add((api.key, version))
+            go()
+
+        assert api.load is not None
+        assert self._run_in_thread is not None
+        self._run_in_thread(partial(api.load, version), loaded)
 
     @staticmethod
     def _encoded(api: Api, times: ApiTimes, answer: Any, version: int) -> bytes | Parts:

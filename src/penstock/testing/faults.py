@@ -10,11 +10,12 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from penstock.handlers.api import Api, Peer, Pending
+from penstock.handlers.api import Api, Peer
 from penstock.handlers.registry import make_registry
 from penstock.protocol.errors import MalformedMessageError
 from penstock.protocol.fetch import FetchAnswer, FetchedPartition, FetchedTopic
@@ -22,7 +23,7 @@ from penstock.protocol.headers import read_request_header, response_header, skip
 from penstock.protocol.primitives import Buffer
 from penstock.protocol.produce import ProduceAnswer, ProducedPartition, ProducedTopic
 from penstock.protocol.schemas import Shape, codec
-from penstock.server.dispatch import Dispatch, Outcome, Parts, Waiting, framed
+from penstock.server.dispatch import Dispatch, Outcome, Parts, framed, postponed
 
 CallLater = Callable[[float, Callable[[], None]], object]
 FOR_EVER = -1
@@ -126,7 +127,7 @@ class Faults:
             if fault is None:
                 return dispatch(frame, peer)
             if fault.kind is Kind.DELAY:
-                return _delayed(dispatch, frame, peer, fault.delay_ms, call_later)
+                return postponed(dispatch, frame, peer, partial(call_later, fault.delay_ms / 1000))
             if fault.kind is Kind.FAIL:
                 return self._refused(frame, fault.error)
             if fault.kind is Kind.LOSE_ANSWER:
@@ -147,25 +148,6 @@ class Faults:
         else:
             answer = _blank(codec(key, version).response.schema, error)
         return framed(response_header(correlation_id, key, flexible=flexible), api.encode(answer, version))
-
-
-def _delayed(dispatch: Dispatch, frame: Buffer, peer: Peer, delay_ms: int, call_later: CallLater) -> Waiting:
-    pending: Pending[bytes | Parts | None] = Pending()
-
-    def handle() -> None:
-        try:
-            outcome = dispatch(frame, peer)
-        except Exception as error:
-            peer.close(str(error))
-            return
-        if isinstance(outcome, Waiting):
-            encode = outcome.encode
-            outcome.pending.listen(lambda answer: pending.resolve(encode(answer)))
-        else:
-            pending.resolve(outcome)
-
-    call_later(delay_ms / 1000, handle)
-    return Waiting(pending, lambda parts: parts)
 
 
 def _refuse_produce(request: Any, code: int, _: Shape) -> ProduceAnswer:

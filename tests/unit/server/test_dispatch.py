@@ -1,0 +1,74 @@
+"""A version's schema is loaded off the loop when it is first used; nothing else about its requests changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.unit.handlers.world import Answer, World, shape
+
+from penstock.handlers.api import Peer
+from penstock.server.dispatch import Dispatcher, Waiting
+
+HEARTBEAT = 12
+
+
+class Threads:
+    """Jobs wait until they are run."""
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[Callable[[], object], Callable[[object], object]]] = []
+
+    def run_in_thread(self, job: Callable[[], object], done: Callable[[object], object]) -> None:
+        self.jobs.append((job, done))
+
+    def run(self) -> None:
+        jobs, self.jobs = self.jobs, []
+        for job, done in jobs:
+            done(job())
+
+
+class Closable:
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def close(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+def heartbeat(world: World, version: int) -> bytes:
+    request = shape(HEARTBEAT, version).make(group_id="g", generation_id=1, member_id="m", group_instance_id=None)
+    return world.frame(HEARTBEAT, version, request)
+
+
+def test_the_first_request_of_a_version_waits_for_its_schema(tmp_path: Path) -> None:
+    world, threads = World(tmp_path), Threads()
+    dispatcher = Dispatcher(world.apis, world.services, threads.run_in_thread)
+    peer = Peer("PLAINTEXT", "127.0.0.1", Closable())
+    first, second = (dispatcher.dispatch(heartbeat(world, 3), peer) for _ in range(2))
+    assert isinstance(first, Waiting)
+    assert isinstance(second, Waiting)
+    answers = [Answer(HEARTBEAT, 3, 4, outcome) for outcome in (first, second)]
+    assert not any(answer.is_there for answer in answers)
+    threads.run()
+    assert [answer.read().error_code for answer in answers] == [answers[0].read().error_code] * 2
+    assert isinstance(dispatcher.dispatch(heartbeat(world, 3), peer), bytes)
+    assert isinstance(dispatcher.dispatch(heartbeat(world, 2), peer), Waiting)
+
+
+def test_bytes_that_cannot_be_read_close_the_connection_all_the_same(tmp_path: Path) -> None:
+    world, threads, connection = World(tmp_path), Threads(), Closable()
+    dispatcher = Dispatcher(world.apis, world.services, threads.run_in_thread)
+    dispatcher.dispatch(heartbeat(world, 3)[:-3], Peer("PLAINTEXT", "127.0.0.1", connection))
+    threads.run()
+    assert len(connection.reasons) == 1
+
+
+def test_a_client_that_left_meanwhile_is_not_served(tmp_path: Path) -> None:
+    world, threads, connection = World(tmp_path), Threads(), Closable()
+    dispatcher = Dispatcher(world.apis, world.services, threads.run_in_thread)
+    waiting = dispatcher.dispatch(heartbeat(world, 3), Peer("PLAINTEXT", "127.0.0.1", connection))
+    assert isinstance(waiting, Waiting)
+    waiting.pending.abandon()
+    threads.run()
+    assert dispatcher.times[HEARTBEAT].requests == {}
