@@ -9,6 +9,8 @@ PY := .venv/bin/python
 STAMPS := .venv/.stamps
 # Appended to the command of `test`, `test-long`, `demo` and the benches: make test ARGS="-k recovery -x"
 ARGS ?=
+# Two workers, whatever the machine: while one waits for a JVM to start the other works. `make test TWO_AT_A_TIME=` for one.
+TWO_AT_A_TIME ?= -n 2 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -58,11 +60,11 @@ demo: install ## the log at work: a million records, a kill -9, a recovery, a pr
 
 .PHONY: test
 test: install judges ## every test and every judge, small
-	@$(PY) -m pytest -m "not long" $(ARGS)
+	@$(PY) -m pytest -m "not long" $(TWO_AT_A_TIME) $(ARGS)
 
 .PHONY: test-long
 test-long: install judges ## the same with full counts, and the long tests
-	@PENSTOCK_TEST_PROFILE=long $(PY) -m pytest $(ARGS)
+	@PENSTOCK_TEST_PROFILE=long $(PY) -m pytest $(TWO_AT_A_TIME) $(ARGS)
 
 .PHONY: check
 check: install ## style, types, import contracts, documents in step

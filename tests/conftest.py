@@ -21,16 +21,21 @@ settings.register_profile("long", settings.get_profile("small"), max_examples=30
 PROFILE = os.environ.get("PENSTOCK_TEST_PROFILE") or ("ci" if judges.ON_CI else "small")
 settings.load_profile(PROFILE)
 
+_DEAR = {"kafka_directory", "killed_kafka_directory"}
+"""Fixtures that take a minute, some of them for Spark's tests too."""
 
 LONG_TIMEOUT_SECONDS = 3600
 """A test with full counts takes longer than `timeout` in pyproject.toml allows; a hang still ends."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if PROFILE == "long":
-        for item in items:
-            if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_SECONDS))
+    """Where tests run side by side, a module's stay together, and so do modules that share what is dear to make."""
+    for item in items:
+        if PROFILE == "long" and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_SECONDS))
+        path = item.path.relative_to(Path(__file__).parent)
+        is_dear = path.parts[0] == "pipelines" or not _DEAR.isdisjoint(getattr(item, "fixturenames", ()))
+        item.add_marker(pytest.mark.xdist_group("dear" if is_dear else path.as_posix()))
 
 
 @pytest.fixture(scope="session")
