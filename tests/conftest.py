@@ -44,18 +44,38 @@ def full_counts() -> bool:
     return PROFILE == "long"
 
 
+@pytest.fixture(scope="session")
+def made_directories() -> dict[str, KafkaDirectory]:
+    """What the two fixtures below made: pytest lets a parameter's value go whenever another one is wanted."""
+    return {}
+
+
 @pytest.fixture(scope="session", params=VERSIONS)
-def kafka_directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> KafkaDirectory:
+def kafka_directory(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    made_directories: dict[str, KafkaDirectory],
+) -> KafkaDirectory:
     """Every kind of topic, written by Apache Kafka and closed cleanly; made once a run. Copy before changing it."""
     judges.require(f"kafka-{request.param}")
-    return make_directory(request.param, tmp_path_factory.mktemp(f"kafka-{request.param}"))
+    name = f"kafka-{request.param}"
+    if name not in made_directories:
+        made_directories[name] = make_directory(request.param, tmp_path_factory.mktemp(name))
+    return made_directories[name]
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
-def killed_kafka_directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> KafkaDirectory:
+def killed_kafka_directory(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    made_directories: dict[str, KafkaDirectory],
+) -> KafkaDirectory:
     """What Apache Kafka leaves when it is killed with -9 in full load; made once a run. Copy before changing it."""
     judges.require(f"kafka-{request.param}")
-    return make_killed_directory(request.param, tmp_path_factory.mktemp(f"killed-kafka-{request.param}"))
+    name = f"killed-kafka-{request.param}"
+    if name not in made_directories:
+        made_directories[name] = make_killed_directory(request.param, tmp_path_factory.mktemp(name))
+    return made_directories[name]
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

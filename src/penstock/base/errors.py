@@ -22,7 +22,7 @@ class InvalidRecordError(PenstockError):
         super().__init__(message)
         self.record_errors = record_errors
         self.log_start_offset = -1
-        """Of the log that refused it, where one did: clients are told."""
+        """Of the log that refused some of its records: clients are told then, as by Kafka."""
 
 
 class InvalidTimestampError(InvalidRecordError):

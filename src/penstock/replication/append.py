@@ -31,7 +31,7 @@ def append_partitions(requests: list[AppendTo], acks: int) -> list[AppendOutcome
         try:
             outcomes.append(AppendOutcome(partition.append(records, acks), None))
         except PenstockError as error:
-            if isinstance(error, InvalidRecordError):
+            if isinstance(error, InvalidRecordError) and error.record_errors:
                 error.log_start_offset = partition.log.log_start_offset
             outcomes.append(AppendOutcome(None, error))
     return outcomes
