@@ -13,6 +13,7 @@ from penstock.storage.live.errors import LiveLogError
 from penstock.storage.live.read import LOG_END, read_batches
 from penstock.storage.live.segments import last_indexed_offset, list_segments
 from penstock.storage.live.transactions import last_stable_offset
+from penstock.storage.timestamps import record_timestamps
 
 
 class LivePartition(NamedTuple):
@@ -95,3 +96,16 @@ def stable_offset(files: Files, place: LivePartition, end_offset: int) -> int:
     """The last stable offset, if the high watermark were at `end_offset`."""
     begin = start_offset(files, place)
     return last_stable_offset(files, place.directory, begin, end_offset) if begin < end_offset else end_offset
+
+
+def offset_at_time(files: Files, place: LivePartition, timestamp: int, end_offset: int) -> int | None:
+    """The first record at or after `timestamp`, in offset order; None where none below `end_offset` is that late."""
+    begin = start_offset(files, place)
+    for stretch in read_batches(files, place.directory, begin, end_offset, time_ms_min=timestamp):
+        for batch in stretch.batches:
+            if batch.is_control or batch.max_timestamp < timestamp:
+                continue
+            for offset, stamp in record_timestamps(stretch.data, batch):
+                if stamp >= timestamp and begin <= offset < end_offset:
+                    return offset
+    return None

@@ -16,7 +16,7 @@ from penstock.base.errors import CorruptFileError, CorruptRecordError, Unsupport
 from penstock.base.files import File, Files
 from penstock.records.batch import STOP_SENTENCES, Batch, Stop, scan
 from penstock.storage import names
-from penstock.storage.live.errors import LiveLossError
+from penstock.storage.live.errors import LiveLogError, LiveLossError
 from penstock.storage.live.segments import Listing, LiveSegment, largest_timestamp, list_segments, start_position
 from penstock.storage.stretches import Stretch, Stretches
 
@@ -114,6 +114,8 @@ class _Reader:
                 file = self._files.open_read(f"{self._directory}/{segment.file_name(names.LOG)}")
             except FileNotFoundError:
                 return
+            except OSError as error:
+                raise LiveLogError(f"{error.filename}: {error.strerror}") from error
             self._next_base = None if is_last else segments[number + 1].base_offset
             try:
                 yield from self._segment(segment, file)
