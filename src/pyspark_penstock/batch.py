@@ -9,9 +9,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_penstock.clusters import cluster_for
 from pyspark_penstock.options import BatchOptions
-from pyspark_penstock.planning import plan_batch
+from pyspark_penstock.path_logs import PathLogs
+from pyspark_penstock.planning import ClusterLogs, plan_batch
 from pyspark_penstock.ranges import TopicRange
-from pyspark_penstock.wire import read_wire
+from pyspark_penstock.ways import read_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -25,9 +26,14 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Never empty, for Spark would make a partition of its own of that."""
-        ranges: list[InputPartition] = list(plan_batch(cluster_for(self._options.common.client), self._options))
+        ranges: list[InputPartition] = list(self._plan())
         return ranges or [TopicRange("", 0, b"", 0, 0)]
+
+    def _plan(self) -> list[TopicRange]:
+        if self._options.common.client is None:
+            return plan_batch(PathLogs(self._options.common), self._options)
+        return plan_batch(ClusterLogs(cluster_for(self._options.common), self._options.common), self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, TopicRange)
-        return read_wire(partition, self._options.common)
+        return read_rows(partition, self._options.common)

@@ -6,11 +6,17 @@ import os
 
 from penstock.client.cluster import Cluster
 from penstock.client.config import ClientConfig
+from pyspark_penstock.options import CommonOptions
 
 _CLUSTERS: dict[tuple[int, ClientConfig], Cluster] = {}
 
 
-def cluster_for(config: ClientConfig) -> Cluster:
+def cluster_for(options: CommonOptions) -> Cluster:
+    assert options.client is not None, "there are no brokers, only a path"
+    return cluster_of(options.client)
+
+
+def cluster_of(config: ClientConfig) -> Cluster:
     """Never one that a parent process opened: after a fork two would read from the same sockets."""
     key = os.getpid(), config
     cluster = _CLUSTERS.get(key)

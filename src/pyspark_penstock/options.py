@@ -16,7 +16,7 @@ from typing import TypeVar
 from penstock.base.config import ConfigKey, boolean, integer, text
 from penstock.base.errors import ConfigError
 from penstock.base.ids import TopicPartition
-from penstock.client.config import ClientConfig, client_config
+from penstock.client.config import KEYS, ClientConfig, client_config
 from penstock.client.offsets import EARLIEST, LATEST
 from pyspark_penstock.rows import COLUMNS
 
@@ -24,12 +24,15 @@ T = TypeVar("T")
 
 KAFKA_PREFIX = "kafka."
 STRATEGIES = ("subscribe", "assign", "subscribePattern")
-MODES = ("auto", "wire")
+MODES = ("auto", "segments", "wire")
+LOG_END = -3
+"""As an end: behind the last whole batch in the files, whatever the brokers have agreed on."""
 
 NAMES = (
     *STRATEGIES,
     "kafka.bootstrap.servers",
     "mode",
+    "path",
     "columns",
     "includeHeaders",
     "failOnDataLoss",
@@ -71,6 +74,7 @@ _ENDING_TIMESTAMP = integer("endingTimestamp", 0, "End before this time, in ms."
 _MAX_OFFSETS = integer("maxOffsetsPerTrigger", 0, "At most so many offsets a micro-batch.", bits=64, low=1)
 _MIN_OFFSETS = integer("minOffsetsPerTrigger", 0, "Wait for so many offsets …", bits=64, low=1)
 _UNMATCHED = text("startingOffsetsByTimestampStrategy", "error", "Where no record is as young as asked for.", choices=("error", "latest"))  # fmt: skip
+ISOLATION_LEVEL = KEYS["isolation.level"]
 _MODE = text("mode", "auto", "The way to the records.", choices=MODES)
 
 
@@ -116,7 +120,11 @@ Bound = AtOffset | AtOffsets | AtTime | AtTimes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonOptions:
-    client: ClientConfig
+    client: ClientConfig | None
+    """None: the log directory `path` is all there is."""
+    mode: str
+    path: str
+    read_committed: bool
     subscription: Subscription
     columns: tuple[str, ...]
     fail_on_data_loss: bool
@@ -144,16 +152,23 @@ class StreamOptions:
 def read_common(options: Mapping[str, str]) -> CommonOptions:
     given = _by_lower_name(options)
     _refuse_mistakes(given)
-    _optional(_MODE, given)
+    mode, path = _value(_MODE, given), given.get("path", "").rstrip("/")
     kafka = {name[len(KAFKA_PREFIX) :]: value for name, value in given.items() if name.startswith(KAFKA_PREFIX)}
-    if "bootstrap.servers" not in kafka:
+    is_alone = bool(path) and "bootstrap.servers" not in kafka
+    if is_alone and mode == "wire":
+        raise ConfigError("mode=wire needs the option kafka.bootstrap.servers, which names the brokers")
+    if not path and "bootstrap.servers" not in kafka:
         raise ConfigError("the option kafka.bootstrap.servers is missing: it names the brokers as host:port,host:port")
     try:
-        client = client_config(kafka)
+        read_committed = ISOLATION_LEVEL.read(kafka.get("isolation.level", "read_uncommitted")) == "read_committed"
+        client = None if is_alone else client_config(kafka)
     except ConfigError as error:
         raise ConfigError(f"{KAFKA_PREFIX}{error}") from None
     return CommonOptions(
         client=client,
+        mode=mode,
+        path=path,
+        read_committed=read_committed,
         subscription=_subscription(given),
         columns=_columns(given),
         fail_on_data_loss=_value(_FAIL_ON_DATA_LOSS, given),
@@ -176,12 +191,18 @@ def read_batch_options(options: Mapping[str, str]) -> BatchOptions:
         "a batch query ends at the latest offset and cannot begin there",
     )
     _refuse(end, EARLIEST, "endingOffsets", "earliest (-2)", "a batch query begins there and cannot end there")
+    if common.client is not None:
+        _refuse(
+            end, LOG_END, "endingOffsets", "log_end", "the brokers say where a log ends; it is for a path without them"
+        )
     return BatchOptions(common=common, start=start, end=end)
 
 
 def read_stream_options(options: Mapping[str, str]) -> StreamOptions:
     given = _by_lower_name(options)
     common = read_common(options)
+    if common.client is None:
+        raise ConfigError("a stream needs the option kafka.bootstrap.servers: files alone do not say what is new")
     for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
         if name.lower() in given:
             raise ConfigError(f"{name} is for batch queries: a stream has no end")
@@ -297,8 +318,9 @@ def _offsets(name: str, given: Mapping[str, str], default: int) -> Bound:
     raw = given.get(name.lower(), "").strip()
     if not raw:
         return AtOffset(which=default)
-    if raw.lower() in ("earliest", "latest"):
-        return AtOffset(which=EARLIEST if raw.lower() == "earliest" else LATEST)
+    words = {"earliest": EARLIEST, "latest": LATEST, **({"log_end": LOG_END} if name == "endingOffsets" else {})}
+    if raw.lower() in words:
+        return AtOffset(which=words[raw.lower()])
     return AtOffsets(offsets=_by_partition(name, raw, EARLIEST))
 
 

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from penstock.base.errors import ConfigError, PenstockError
 from penstock.base.ids import TopicPartition
 from penstock.client.cluster import Cluster, TopicMetadata
 from penstock.client.errors import UnknownTopicError
 from penstock.client.offsets import EARLIEST, LATEST, NOT_FOUND, list_offsets
-from pyspark_penstock.options import AtOffset, AtOffsets, AtTime, AtTimes, BatchOptions, Bound, Subscription
-from pyspark_penstock.ranges import TopicRange, split
+from pyspark_penstock.options import (
+    LOG_END,
+    AtOffset,
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    BatchOptions,
+    Bound,
+    CommonOptions,
+    Subscription,
+)
+from pyspark_penstock.origins import Origins
+from pyspark_penstock.ranges import Origin, TopicRange, split
 
 
 class DataLossError(PenstockError):
@@ -66,33 +77,63 @@ def _listed(cluster: Cluster, timestamps: Mapping[TopicPartition, int]) -> dict[
     return {partition: listed.offset for partition, listed in found.items()}
 
 
-def extents(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Extent]:
-    starts, ends = earliest(cluster, partitions), latest(cluster, partitions)
-    return {partition: Extent(starts[partition], max(starts[partition], ends[partition])) for partition in partitions}
+class Logs(Protocol):
+    """Where logs are looked up: a cluster, or a directory."""
+
+    def partitions(self) -> dict[TopicPartition, bytes]:
+        """Those subscribed to, each with its topic's id."""
+
+    def extents(self, partitions: Collection[TopicPartition], end: Bound) -> dict[TopicPartition, Extent]: ...
+
+    def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The first offset at or after each time; NOT_FOUND where no record is that late."""
+
+    def origins(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Origin]: ...
 
 
-def plan_batch(cluster: Cluster, options: BatchOptions) -> list[TopicRange]:
+class ClusterLogs:
+    def __init__(self, cluster: Cluster, options: CommonOptions) -> None:
+        self._cluster = cluster
+        self._options = options
+
+    def partitions(self) -> dict[TopicPartition, bytes]:
+        return find_partitions(self._cluster, self._options.subscription)
+
+    def extents(self, partitions: Collection[TopicPartition], end: Bound) -> dict[TopicPartition, Extent]:
+        starts, ends = earliest(self._cluster, partitions), latest(self._cluster, partitions)
+        return {one: Extent(starts[one], max(starts[one], ends[one])) for one in partitions}
+
+    def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return _listed(self._cluster, timestamps)
+
+    def origins(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Origin]:
+        return Origins(self._options).find(self._cluster, partitions)
+
+
+def plan_batch(logs: Logs, options: BatchOptions) -> list[TopicRange]:
     """The tasks of a batch query; every end is fixed here, once."""
-    partitions = find_partitions(cluster, options.common.subscription)
-    there = extents(cluster, partitions)
+    partitions = logs.partitions()
+    there = logs.extents(partitions, options.end)
     must_hold = options.common.fail_on_data_loss
-    starts = resolve(cluster, options.start, there, "startingOffsets", must_hold=must_hold)
-    ends = resolve(cluster, options.end, there, "endingOffsets", must_hold=must_hold)
+    starts = resolve(logs, options.start, there, "startingOffsets", must_hold=must_hold)
+    ends = resolve(logs, options.end, there, "endingOffsets", must_hold=must_hold)
     for partition in partitions:
         is_named = isinstance(options.start, AtOffsets) and isinstance(options.end, AtOffsets)
         if is_named and must_hold and starts[partition] > ends[partition]:
             raise ConfigError(
                 f"startingOffsets has {starts[partition]} for {partition}, behind the {ends[partition]} of endingOffsets"
             )
+    wanted = [partition for partition in partitions if starts[partition] < ends[partition]]
+    origins = logs.origins(wanted)
     ranges = [
-        TopicRange(partition.topic, partition.partition, topic_id, starts[partition], ends[partition])
-        for partition, topic_id in partitions.items()
+        TopicRange(*partition, partitions[partition], starts[partition], ends[partition], origins.get(partition))
+        for partition in wanted
     ]
     return split(ranges, options.common.partitions_min, options.common.records_per_partition_max)
 
 
 def resolve(
-    cluster: Cluster, bound: Bound, there: Mapping[TopicPartition, Extent], name: str, *, must_hold: bool
+    logs: Logs, bound: Bound, there: Mapping[TopicPartition, Extent], name: str, *, must_hold: bool
 ) -> dict[TopicPartition, int]:
     """The offset of each partition that a bound means; an offset that is not there is refused, or moved to one that is."""
     if isinstance(bound, AtOffset):
@@ -108,18 +149,18 @@ def resolve(
         timestamps = {partition: bound.timestamps_ms[partition] for partition in there}
     else:
         timestamps = dict.fromkeys(there, bound.timestamp_ms)
-    return _at_times(cluster, timestamps, there, bound, name)
+    return _at_times(logs, timestamps, there, bound, name)
 
 
 def _at_times(
-    cluster: Cluster,
+    logs: Logs,
     timestamps: Mapping[TopicPartition, int],
     there: Mapping[TopicPartition, Extent],
     bound: AtTime | AtTimes,
     name: str,
 ) -> dict[TopicPartition, int]:
     offsets = {}
-    for partition, offset in _listed(cluster, timestamps).items():
+    for partition, offset in logs.at_times(timestamps).items():
         if offset == NOT_FOUND and not bound.else_latest:
             raise ConfigError(
                 f"{name}: {partition} has no record of the time {timestamps[partition]} ms or later "
@@ -133,7 +174,7 @@ def _at_times(
 def _special(offset: int, extent: Extent) -> int:
     if offset == EARLIEST:
         return extent.start_offset
-    return extent.end_offset if offset == LATEST else offset
+    return extent.end_offset if offset in (LATEST, LOG_END) else offset
 
 
 def _check_named(name: str, values: Mapping[TopicPartition, int], there: Mapping[TopicPartition, Extent]) -> None:

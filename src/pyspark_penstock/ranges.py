@@ -12,6 +12,16 @@ from penstock.base.ids import TopicPartition
 
 
 @dataclass(frozen=True)
+class Origin:
+    """The log directory where a partition's leader keeps it, and whose that must be."""
+
+    log_directory: str
+    cluster_id: str | None
+    node_id: int | None
+    """None: the directory is all there is, nobody says whose."""
+
+
+@dataclass(frozen=True)
 class TopicRange(InputPartition):
     """The offsets [start_offset, end_offset) of one partition. It travels to an executor by pickle."""
 
@@ -20,6 +30,7 @@ class TopicRange(InputPartition):
     topic_id: bytes
     start_offset: int
     end_offset: int
+    origin: Origin | None = None
 
     @property
     def size(self) -> int:

@@ -15,12 +15,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from penstock.base.ids import TopicPartition
 from penstock.client.cluster import Cluster
+from penstock.client.offsets import LATEST
 from pyspark_penstock import stream_offsets
 from pyspark_penstock.clusters import cluster_for
-from pyspark_penstock.options import StreamOptions
-from pyspark_penstock.planning import DataLossError, earliest, extents, find_partitions, latest, resolve
+from pyspark_penstock.options import AtOffset, StreamOptions
+from pyspark_penstock.origins import Origins
+from pyspark_penstock.planning import ClusterLogs, DataLossError, earliest, find_partitions, latest, resolve
 from pyspark_penstock.ranges import TopicRange, rate_limited, split
-from pyspark_penstock.wire import read_wire
+from pyspark_penstock.ways import read_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -39,16 +41,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._latest: Offsets = {}
         self._batch_ms: int | None = None
+        self._origins = Origins(options.common)
 
     @property
     def _cluster(self) -> Cluster:
-        return cluster_for(self._options.common.client)
+        return cluster_for(self._options.common)
 
     def initialOffset(self) -> dict[str, Any]:
-        partitions = find_partitions(self._cluster, self._options.common.subscription)
-        there = extents(self._cluster, partitions)
+        logs = ClusterLogs(self._cluster, self._options.common)
+        there = logs.extents(logs.partitions(), AtOffset(which=LATEST))
         must_hold = self._options.common.fail_on_data_loss
-        starts = resolve(self._cluster, self._options.start, there, "startingOffsets", must_hold=must_hold)
+        starts = resolve(logs, self._options.start, there, "startingOffsets", must_hold=must_hold)
         return stream_offsets.initial(starts)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -78,6 +81,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun, ends = stream_offsets.start_of(start, end), stream_offsets.from_json(end)
         begins = begun | self._starts_of_new(begun, ends)
         topic_ids = find_partitions(self._cluster, self._options.common.subscription)
+        origins = self._origins.find(self._cluster, [one for one in ends if one in topic_ids])
         ranges = []
         for partition, end_offset in ends.items():
             if end_offset < begins[partition]:
@@ -85,14 +89,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if partition not in topic_ids:
                 self._lose(f"{partition} is no longer there")
                 continue
-            topic_id = topic_ids[partition]
-            ranges.append(TopicRange(partition.topic, partition.partition, topic_id, begins[partition], end_offset))
+            wanted = TopicRange(*partition, topic_ids[partition], begins[partition], end_offset, origins.get(partition))
+            ranges.append(wanted)
         common = self._options.common
         return list(split(ranges, common.partitions_min, common.records_per_partition_max))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, TopicRange)
-        return read_wire(partition, self._options.common)
+        return read_rows(partition, self._options.common)
 
     def _find_latest(self) -> Offsets:
         return latest(self._cluster, find_partitions(self._cluster, self._options.common.subscription))

@@ -13,7 +13,7 @@ from pyspark_penstock.clusters import cluster_for
 from pyspark_penstock.options import CommonOptions
 from pyspark_penstock.planning import DataLossError
 from pyspark_penstock.ranges import TopicRange
-from pyspark_penstock.rows import RowMaker, rechunk
+from pyspark_penstock.rows import RowMaker
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -25,10 +25,6 @@ log = logging.getLogger(__name__)
 
 def read_wire(wanted: TopicRange, options: CommonOptions) -> Iterator[pa.RecordBatch]:
     """The rows of a range. What is gone meanwhile is an error or passed over, by failOnDataLoss."""
-    return rechunk(_read(wanted, options))
-
-
-def _read(wanted: TopicRange, options: CommonOptions) -> Iterator[pa.RecordBatch]:
     while wanted.size > 0:
         try:
             yield from _read_what_is_there(wanted, options)
@@ -57,7 +53,7 @@ def _read_what_is_there(wanted: TopicRange, options: CommonOptions) -> Iterator[
 
     rows = RowMaker(options.columns, wanted.topic, wanted.partition)
     for stretch in read_range(
-        cluster_for(options.client),
+        cluster_for(options),
         wanted.topic_partition,
         wanted.start_offset,
         wanted.end_offset,

@@ -32,6 +32,7 @@ def expected_rows(directory: KafkaDirectory, isolation_level: str) -> list[Row]:
     return sorted(found, key=lambda row: row[:3])
 
 
+@pytest.mark.parametrize("mode", ["wire", "segments"])
 @pytest.mark.parametrize("isolation_level", ISOLATION_LEVELS)
 @pytest.mark.parametrize("who", ["kafka", "penstock"])
 def test_every_kind_of_topic_is_read_as_librdkafka_reads_it(
@@ -40,6 +41,7 @@ def test_every_kind_of_topic_is_read_as_librdkafka_reads_it(
     served_directory: dict[str, str],
     who: str,
     isolation_level: str,
+    mode: str,
 ) -> None:
     frame = load(
         spark,
@@ -47,6 +49,7 @@ def test_every_kind_of_topic_is_read_as_librdkafka_reads_it(
         subscribePattern=".*",
         includeHeaders="true",
         kafka__isolation__level=isolation_level,
+        mode=mode,
     )
     expected = expected_rows(kafka_directory, isolation_level)
     assert len({row.topic for row in expected}) == 15

@@ -28,6 +28,7 @@ BASE = {"kafka.bootstrap.servers": "a:1,b:2", "subscribe": "t"}
 def test_what_is_not_given_has_the_connectors_default() -> None:
     options = read_batch_options(BASE)
     common = options.common
+    assert common.client is not None
     assert common.client.bootstrap_servers == (Address("a", 1), Address("b", 2))
     assert not common.client.read_committed
     assert common.subscription == Subscription(topics=("t",))

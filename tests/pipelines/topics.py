@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import pyarrow as pa  # type: ignore[import-untyped]
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 from pyspark.sql import DataFrame, SparkSession
@@ -60,7 +61,10 @@ def load(spark: SparkSession, server: str, **options: str | int) -> DataFrame:
 
 def rows(frame: DataFrame) -> list[Row]:
     """Sorted by topic, partition and offset."""
-    arrow = frame.toArrow()
+    return table_rows(frame.toArrow())
+
+
+def table_rows(arrow: pa.Table) -> list[Row]:
     times = arrow.column("timestamp").cast("int64").to_pylist()
     table = arrow.to_pydict()
     found = []

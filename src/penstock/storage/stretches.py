@@ -1,4 +1,4 @@
-"""A file of batches in stretches: the one loop behind recovery, compaction, splitting and inspection.
+"""A file of batches in stretches: the one loop behind recovery, compaction, splitting, inspection and reading beside a broker.
 
 A stretch is as many bytes as fit a buffer. Who looks at it says how much of it was whole batches and why it looked no
 further; a batch that the buffer cut off is read again, whole, unless the file itself ends before it does. A length is not
@@ -24,9 +24,9 @@ _LENGTH = struct.Struct(">i")
 class Stretches:
     """`position` is where the next stretch begins; whoever knows better may set it."""
 
-    def __init__(self, file: File, size_bytes: int) -> None:
+    def __init__(self, file: File, size_bytes: int, stretch_bytes: int = STRETCH_BYTES) -> None:
         self._file = file
-        self._wanted_bytes = STRETCH_BYTES
+        self._stretch_bytes = self._wanted_bytes = stretch_bytes
         self.size_bytes = size_bytes
         self.position = 0
 
@@ -39,7 +39,7 @@ class Stretches:
     def took(self, data: bytes, end: int, stop: Stop) -> Stop:
         """Whole batches end at `end` of `data`, because of `stop`: COMPLETE if the walk goes on, else why not, at `position`."""
         self.position += end
-        self._wanted_bytes = STRETCH_BYTES
+        self._wanted_bytes = self._stretch_bytes
         if stop is not Stop.INCOMPLETE:
             return stop
         needed = _needed_bytes(data[end : end + LOG_OVERHEAD])
@@ -47,7 +47,7 @@ class Stretches:
             return Stop.INCOMPLETE
         if needed > BELIEVED_BYTES_MAX and not crc_is_good(self._file, self.position, needed):
             return Stop.BAD_CRC
-        self._wanted_bytes = max(STRETCH_BYTES, needed)
+        self._wanted_bytes = max(self._stretch_bytes, needed)
         return Stop.COMPLETE
 
 

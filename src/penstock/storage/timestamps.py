@@ -75,11 +75,16 @@ def _newest(segment: Segment, log_start_offset: int) -> FoundOffset | None:
 def batch_timestamps(segment: Segment, header: Batch) -> Iterator[tuple[int, int]]:
     """(offset, timestamp) of each record of a batch. One batch only: not for hot paths."""
     data = segment.file.pread(header.size_bytes, header.position)
-    body, start, end = uncompressed(data, header._replace(position=0))
-    rows = payload.columns(body, start, end, header.record_count)
-    for slot in range(header.record_count):
-        stamp = header.base_timestamp + rows.timestamp_delta[slot]
+    return record_timestamps(data, header._replace(position=0))
+
+
+def record_timestamps(data: bytes, batch: Batch) -> Iterator[tuple[int, int]]:
+    """The same of a batch of `data`."""
+    body, start, end = uncompressed(data, batch)
+    rows = payload.columns(body, start, end, batch.record_count)
+    for slot in range(batch.record_count):
+        stamp = batch.base_timestamp + rows.timestamp_delta[slot]
         yield (
-            header.base_offset + rows.offset_delta[slot],
-            header.max_timestamp if header.is_log_append_time else stamp,
+            batch.base_offset + rows.offset_delta[slot],
+            batch.max_timestamp if batch.is_log_append_time else stamp,
         )
