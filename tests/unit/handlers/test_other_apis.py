@@ -96,6 +96,7 @@ def test_every_error_has_a_code() -> None:
         "penstock.console.",
         "penstock.testing.",
         "penstock.storage.inspect.",
+        "penstock.storage.live.",
     )
     ours = {
         error
