@@ -9,23 +9,20 @@ Apache Kafka 4.3 runs on a copy of the same directory with its stock JVM flags. 
 from __future__ import annotations
 
 import os
-import platform
 import resource
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
+from benchmarks.table import Figure, chosen, header, run_each, table
 from penstock.base.clock import SystemClock
 from penstock.base.files import SystemFiles
 from penstock.base.ids import TopicPartition
 from penstock.base.jobs import ThreadJobs
-from penstock.records import kernels
 from penstock.records.batch import scan
 from penstock.records.build import build_batch
 from penstock.storage.config import log_config
@@ -38,46 +35,14 @@ FILES, CLOCK = SystemFiles(), SystemClock()
 BATCH_BYTES = 16 * 1024
 
 
-class Figure(NamedTuple):
-    work: str
-    ours: str
-    yardstick: str
-    ratio: float
-    wanted: str
-    reached: bool
-
-
 def main(arguments: list[str]) -> int:
-    wanted = arguments or list(BENCHES)
-    unknown = [name for name in wanted if name not in BENCHES]
-    if unknown:
-        print(f"no such bench: {', '.join(unknown)}; there are {', '.join(BENCHES)}", file=sys.stderr)
-        return 2
-    if not kernels.COMPILED:
-        print("the kernels are interpreted: figures would mean nothing; run `make install`", file=sys.stderr)
-        return 1
-    print(
-        f"# {datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    )
-    figures: list[Figure] = []
+    names = chosen(BENCHES, arguments)
     start_mb = peak_mb()
-    for name in wanted:
-        print(f"... {name}", file=sys.stderr, flush=True)
-        with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
-            figures += BENCHES[name](Path(folder))
+    figures = run_each(BENCHES, names)
     over_mb = peak_mb() - start_mb
-    figures.append(
-        Figure("resident memory over the start", f"{over_mb:.0f} MB", "-", over_mb, "<= 150 MB", over_mb <= 150)
-    )
-    show(figures)
+    figures.append(Figure("resident memory over the start", f"{over_mb:.0f} MB", "-", over_mb, "<= 150 MB"))
+    print(f"# {header()}\n\n{table(figures, 'yardstick')}")
     return 0
-
-
-def show(figures: list[Figure]) -> None:
-    print("| work | here | yardstick | ratio | to reach | |\n|---|---|---|---|---|---|")
-    for figure in figures:
-        mark = "reached" if figure.reached else "**missed**"
-        print(f"| {figure.work} | {figure.ours} | {figure.yardstick} | {figure.ratio:.2f} | {figure.wanted} | {mark} |")
 
 
 def peak_mb() -> float:
@@ -149,9 +114,7 @@ def bench_append(folder: Path) -> list[Figure]:
 
 def _rate(work: str, ours: float, name: str, theirs: float, wanted: float) -> Figure:
     ratio = ours / theirs
-    return Figure(
-        work, f"{ours / 1e6:.0f} MB/s", f"{name}: {theirs / 1e6:.0f} MB/s", ratio, f">= {wanted} x", ratio >= wanted
-    )
+    return Figure(work, f"{ours / 1e6:.0f} MB/s", f"{name}: {theirs / 1e6:.0f} MB/s", ratio, f">= {wanted} x")
 
 
 def bench_scan(folder: Path) -> list[Figure]:
@@ -184,9 +147,7 @@ def bench_scan(folder: Path) -> list[Figure]:
     per_second = rows / seconds
     return [
         _rate("scan to Arrow, 100-byte records", size / seconds, "cp", theirs, 0.5),
-        Figure(
-            "the same, records", f"{per_second / 1e6:.1f} M/s", "-", per_second / 1e7, ">= 10 M/s", per_second >= 1e7
-        ),
+        Figure("the same, records", f"{per_second / 1e6:.1f} M/s", "-", per_second / 1e6, ">= 10 M/s"),
     ]
 
 
@@ -214,9 +175,7 @@ def bench_lookup(folder: Path) -> list[Figure]:
     here, there = best(ours, 20) / len(offsets), best(theirs, 20) / len(offsets)
     abandon(directories)
     ratio = here / there
-    return [
-        Figure("index look-up", f"{here * 1e9:.0f} ns", f"dict: {there * 1e9:.0f} ns", ratio, "<= 30 x", ratio <= 30)
-    ]
+    return [Figure("index look-up", f"{here * 1e9:.0f} ns", f"dict: {there * 1e9:.0f} ns", ratio, "<= 30 x")]
 
 
 def bench_recovery(folder: Path) -> list[Figure]:
@@ -324,7 +283,7 @@ def bench_open(folder: Path) -> list[Figure]:
     return [
         Figure(
             "clean open, 1,000 x 10 segments", f"{seconds:.2f} s", f"Kafka 4.3: {start.loading_ms / 1000:.2f} s", ratio,
-            "<= 0.5 x", ratio <= 0.5,
+            "<= 0.5 x",
         )
     ]  # fmt: skip
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+import sys
+import tempfile
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
+from penstock.records import kernels
+
 
 class Figure(NamedTuple):
-    """One figure. `ratio` is ours to the yardstick's; `wanted` says what it should be, as `>= 1.0` or `<= 0.6`."""
+    """One figure. `ratio` is ours to the yardstick's; `wanted` says what it should be: `>= 1.0 x`, `<= 150 MB`."""
 
     work: str
     ours: str
@@ -22,8 +26,30 @@ class Figure(NamedTuple):
 
     @property
     def reached(self) -> bool:
-        sign, bound = self.wanted.split()
+        sign, bound, _unit = self.wanted.split()
         return self.ratio >= float(bound) if sign == ">=" else self.ratio <= float(bound)
+
+
+def chosen(benches: Collection[str], arguments: Sequence[str]) -> list[str]:
+    """The benches that were asked for, all where none was. Ends the program where they cannot be run."""
+    unknown = [name for name in arguments if name not in benches]
+    if unknown:
+        print(f"no such bench: {', '.join(unknown)}; there are {', '.join(benches)}", file=sys.stderr)
+        sys.exit(2)
+    if not kernels.COMPILED:
+        print("the kernels are interpreted: figures would mean nothing; run `make install`", file=sys.stderr)
+        sys.exit(1)
+    return list(arguments) or list(benches)
+
+
+def run_each(benches: Mapping[str, Callable[[Path], list[Figure]]], names: Sequence[str]) -> list[Figure]:
+    """One after the other, each in a folder of its own."""
+    figures: list[Figure] = []
+    for name in names:
+        print(f"... {name}", file=sys.stderr, flush=True)
+        with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+            figures += benches[name](Path(folder))
+    return figures
 
 
 def header() -> str:
@@ -35,7 +61,7 @@ def table(figures: Sequence[Figure], yardstick: str) -> str:
     for figure in figures:
         mark = "reached" if figure.reached else "**missed**"
         lines.append(
-            f"| {figure.work} | {figure.ours} | {figure.yardstick} | {figure.ratio:.2f} | {figure.wanted} x | {mark} |"
+            f"| {figure.work} | {figure.ours} | {figure.yardstick} | {figure.ratio:.2f} | {figure.wanted} | {mark} |"
         )
     return "\n".join(lines)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import statistics
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,14 +26,13 @@ from tests.support.processes import wait_until
 from tests.support.served_broker import ServedBroker
 from tests.support.transaction_requests import Stamp, TransactionRequests, connection_to
 
-from benchmarks.table import Figure, header, table
+from benchmarks.table import Figure, chosen, header, run_each, table
 from penstock.base.ids import TopicPartition
 from penstock.client.cluster import Cluster
 from penstock.client.config import client_config
 from penstock.client.errors import ClientError
 from penstock.client.offsets import LATEST, list_offsets
 from penstock.client.read import read_range
-from penstock.records import kernels
 
 SECONDS, WARM_SECONDS = 8.0, 3.0
 IDS = 10_000
@@ -234,32 +232,19 @@ def _read(servers: str) -> float:
 
 
 def _more(work: str, ours: float, theirs: float, unit: str) -> Figure:
-    return Figure(work, f"{ours:.0f} {unit}", f"{theirs:.0f} {unit}", ours / theirs, ">= 1.0")
+    return Figure(work, f"{ours:.0f} {unit}", f"{theirs:.0f} {unit}", ours / theirs, ">= 1.0 x")
 
 
 def _less(work: str, ours: float, theirs: float, unit: str, most: float) -> Figure:
-    return Figure(work, f"{ours:.1f} {unit}", f"{theirs:.1f} {unit}", ours / theirs, f"<= {most}")
+    return Figure(work, f"{ours:.1f} {unit}", f"{theirs:.1f} {unit}", ours / theirs, f"<= {most} x")
 
 
 BENCHES: dict[str, Callable[[Path], list[Figure]]] = {"rate": bench_rate, "ids": bench_ids, "read": bench_read}
 
 
 def main(arguments: list[str]) -> int:
-    wanted = arguments or list(BENCHES)
-    unknown = [name for name in wanted if name not in BENCHES]
-    if unknown:
-        print(f"no such bench: {', '.join(unknown)}; there are {', '.join(BENCHES)}", file=sys.stderr)
-        return 2
-    if not kernels.COMPILED:
-        print("the kernels are interpreted: figures would mean nothing; run `make install`", file=sys.stderr)
-        return 1
-    print(f"# {header()}")
-    figures: list[Figure] = []
-    for name in wanted:
-        print(f"... {name}", file=sys.stderr, flush=True)
-        with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
-            figures += BENCHES[name](Path(folder))
-    print(table(figures, "Kafka 4.3"))
+    figures = run_each(BENCHES, chosen(BENCHES, arguments))
+    print(f"# {header()}\n\n{table(figures, 'Kafka 4.3')}")
     return 0
 
 
