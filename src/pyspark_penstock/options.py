@@ -151,6 +151,8 @@ class StreamOptions:
     offsets_per_trigger_max: int | None
     offsets_per_trigger_min: int | None
     trigger_delay_ms_max: int
+    group_id: str | None = None
+    """Where finished offsets are committed, for tools that watch lag; the stream itself never reads them."""
 
 
 def read_common(options: Mapping[str, str]) -> CommonOptions:
@@ -223,6 +225,7 @@ def read_stream_options(options: Mapping[str, str]) -> StreamOptions:
         offsets_per_trigger_max=limit,
         offsets_per_trigger_min=least,
         trigger_delay_ms_max=_duration("maxTriggerDelay", given.get("maxtriggerdelay", "15m")),
+        group_id=given.get("kafka.group.id") or None,
     )
 
 
