@@ -122,6 +122,8 @@ def test_an_upper_time_ends_a_scan_where_the_broker_sets_the_times(
     until = datetime.fromtimestamp(first.timestamp / 1000, UTC)
     while read(penstock_server, topic, [], mode)[-1].timestamp == first.timestamp:
         send(penstock_server, topic, [b"later"])
+    for _ in range(5):
+        send(penstock_server, topic, [b"later still"])
     asked: list[tuple[Any, ...]] = []
     from pyspark_penstock import ways, wire
 
@@ -134,9 +136,11 @@ def test_an_upper_time_ends_a_scan_where_the_broker_sets_the_times(
             yield stretch
 
     monkeypatch.setattr(target, name, counted)
-    found = read(penstock_server, topic, [LessThanOrEqual(("timestamp",), until)], mode)
+    monkeypatch.setattr("penstock.storage.live.read.READ_BYTES", 1)
+    one_batch_at_a_time = {"kafka.max.partition.fetch.bytes": "1"}
+    found = read(penstock_server, topic, [LessThanOrEqual(("timestamp",), until)], mode, **one_batch_at_a_time)
     assert {row.timestamp for row in found} == {first.timestamp}
-    assert len(asked) == 1
+    assert len(asked) == len(found) + 1, "the first batch that is too young ends the scan"
 
 
 def read(server: str, topic: str, filters: Sequence[Filter], mode: str, **options: str) -> list[Any]:
