@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from pyspark_penstock.sink import BatchWriter, RolledBackError, Written
 from pyspark_penstock.sink_columns import BadRowError
 from pyspark_penstock.sink_options import read_sink_options
 from tests.pipelines.topics import Row, load, new_topic, send, table_rows, values
+from tests.support.served_broker import ServedBroker
 
 SCHEMA = "key binary, value binary, topic string, partition int, headers array<struct<key:string,value:binary>>"
 
@@ -156,6 +158,30 @@ def test_a_write_with_a_name_is_done_once(server: str) -> None:
     with pytest.raises(RolledBackError, match="has written number 4 already and is asked for number 3"):
         run(3, b"late")
     assert [row.value for row in committed(server, topic)] == [b"first", b"next"]
+
+
+def test_a_broker_that_is_killed_at_any_point_leaves_every_row_once(tmp_path: Path) -> None:
+    with ServedBroker(tmp_path) as broker:
+        broker.port = int(broker.bootstrap_servers.rpartition(":")[2])
+        topic = new_topic(broker.bootstrap_servers)
+
+        def dies() -> None:
+            broker.kill9()
+            broker.start()
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for number in range(4):
+                yield batch(value=[b"%d" % number] * 3)
+                dies()
+
+        task = writer(broker.bootstrap_servers, topic=topic, delivery="exactly_once", txnAppId="a", txnVersion="7")
+        message = task.write(batches())
+        dies()
+        task.commit([message])
+        dies()
+        assert task.write(batches()) == Written(0), "it is known to be done"
+        found = [row.value for row in committed(broker.bootstrap_servers, topic)]
+        assert found == [b"%d" % number for number in range(4) for _ in range(3)]
 
 
 def test_an_abort_after_a_failed_commit_leaves_alone_what_was_sent(
