@@ -20,6 +20,7 @@ KERNELS = [
     "records/key_kernels",
     "records/arrow_kernels",
     "records/build_kernels",
+    "records/partition_kernels",
     "records/produce_kernels",
     "records/recovery_kernels",
 ]

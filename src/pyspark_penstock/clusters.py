@@ -23,3 +23,9 @@ def cluster_of(config: ClientConfig) -> Cluster:
     if cluster is None:
         cluster = _CLUSTERS[key] = Cluster(config)
     return cluster
+
+
+def close_clusters() -> None:
+    """Closes this process's connections; whoever asks next gets new ones."""
+    for key in [key for key in _CLUSTERS if key[0] == os.getpid()]:
+        _CLUSTERS.pop(key).close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -33,6 +33,7 @@ NAMES = (
     "kafka.bootstrap.servers",
     "mode",
     "path",
+    "view",
     "columns",
     "includeHeaders",
     "failOnDataLoss",
@@ -75,6 +76,7 @@ _MAX_OFFSETS = integer("maxOffsetsPerTrigger", 0, "At most so many offsets a mic
 _MIN_OFFSETS = integer("minOffsetsPerTrigger", 0, "Wait for so many offsets …", bits=64, low=1)
 _UNMATCHED = text("startingOffsetsByTimestampStrategy", "error", "Where no record is as young as asked for.", choices=("error", "latest"))  # fmt: skip
 ISOLATION_LEVEL = KEYS["isolation.level"]
+_VIEW = text("view", "latest", "What is made of the records.", choices=("latest",))
 _MODE = text("mode", "auto", "The way to the records.", choices=MODES)
 
 
@@ -138,6 +140,8 @@ class BatchOptions:
     common: CommonOptions
     start: Bound
     end: Bound
+    is_view: bool = False
+    """The latest record of each key instead of all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,12 +151,14 @@ class StreamOptions:
     offsets_per_trigger_max: int | None
     offsets_per_trigger_min: int | None
     trigger_delay_ms_max: int
+    group_id: str | None = None
+    """Where finished offsets are committed, for tools that watch lag; the stream itself never reads them."""
 
 
 def read_common(options: Mapping[str, str]) -> CommonOptions:
-    given = _by_lower_name(options)
-    _refuse_mistakes(given)
-    mode, path = _value(_MODE, given), given.get("path", "").rstrip("/")
+    given = by_lower_name(options)
+    refuse_mistakes(given, NAMES, _FIXED)
+    mode, path = given_value(_MODE, given), given.get("path", "").rstrip("/")
     kafka = {name[len(KAFKA_PREFIX) :]: value for name, value in given.items() if name.startswith(KAFKA_PREFIX)}
     is_alone = bool(path) and "bootstrap.servers" not in kafka
     if is_alone and mode == "wire":
@@ -160,6 +166,8 @@ def read_common(options: Mapping[str, str]) -> CommonOptions:
     if not path and "bootstrap.servers" not in kafka:
         raise ConfigError("the option kafka.bootstrap.servers is missing: it names the brokers as host:port,host:port")
     try:
+        if "view" in given:
+            kafka.setdefault("isolation.level", "read_committed")
         read_committed = ISOLATION_LEVEL.read(kafka.get("isolation.level", "read_uncommitted")) == "read_committed"
         client = None if is_alone else client_config(kafka)
     except ConfigError as error:
@@ -171,15 +179,15 @@ def read_common(options: Mapping[str, str]) -> CommonOptions:
         read_committed=read_committed,
         subscription=_subscription(given),
         columns=_columns(given),
-        fail_on_data_loss=_value(_FAIL_ON_DATA_LOSS, given),
-        poll_timeout_ms=_value(_POLL_TIMEOUT, given),
+        fail_on_data_loss=given_value(_FAIL_ON_DATA_LOSS, given),
+        poll_timeout_ms=given_value(_POLL_TIMEOUT, given),
         partitions_min=_optional(_MIN_PARTITIONS, given),
         records_per_partition_max=_optional(_MAX_RECORDS, given),
     )
 
 
 def read_batch_options(options: Mapping[str, str]) -> BatchOptions:
-    given = _by_lower_name(options)
+    given = by_lower_name(options)
     common = read_common(options)
     start = _starting(given, EARLIEST)
     end = _ending(given)
@@ -195,12 +203,14 @@ def read_batch_options(options: Mapping[str, str]) -> BatchOptions:
         _refuse(
             end, LOG_END, "endingOffsets", "log_end", "the brokers say where a log ends; it is for a path without them"
         )
-    return BatchOptions(common=common, start=start, end=end)
+    return BatchOptions(common=common, start=start, end=end, is_view=_is_view(given))
 
 
 def read_stream_options(options: Mapping[str, str]) -> StreamOptions:
-    given = _by_lower_name(options)
+    given = by_lower_name(options)
     common = read_common(options)
+    if "view" in given:
+        raise ConfigError("view is for batch queries: a stream gives every record as it comes")
     if common.client is None:
         raise ConfigError("a stream needs the option kafka.bootstrap.servers: files alone do not say what is new")
     for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
@@ -215,14 +225,26 @@ def read_stream_options(options: Mapping[str, str]) -> StreamOptions:
         offsets_per_trigger_max=limit,
         offsets_per_trigger_min=least,
         trigger_delay_ms_max=_duration("maxTriggerDelay", given.get("maxtriggerdelay", "15m")),
+        group_id=given.get("kafka.group.id") or None,
     )
 
 
-def _by_lower_name(options: Mapping[str, str]) -> dict[str, str]:
+def _is_view(given: Mapping[str, str]) -> bool:
+    if _optional(_VIEW, given) is None:
+        return False
+    if given.get("kafka.isolation.level", "read_committed") != "read_committed":
+        raise ConfigError(
+            "view=latest needs kafka.isolation.level=read_committed: the cleaner removes what was aborted, and the view is "
+            "the same before and after it"
+        )
+    return True
+
+
+def by_lower_name(options: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in options.items()}
 
 
-def _value(key: ConfigKey[T], given: Mapping[str, str]) -> T:
+def given_value(key: ConfigKey[T], given: Mapping[str, str]) -> T:
     return key.read(given[key.name.lower()]) if key.name.lower() in given else key.default
 
 
@@ -230,12 +252,12 @@ def _optional(key: ConfigKey[T], given: Mapping[str, str]) -> T | None:
     return key.read(given[key.name.lower()]) if key.name.lower() in given else None
 
 
-def _refuse_mistakes(given: Mapping[str, str]) -> None:
+def refuse_mistakes(given: Mapping[str, str], names: Sequence[str], fixed: Mapping[str, str]) -> None:
     """A misspelt name would be passed over in silence. Names that resemble none of ours are Spark's or a catalog's."""
-    for name, reason in _FIXED.items():
+    for name, reason in fixed.items():
         if name in given:
             raise ConfigError(f"the option {name} cannot be set: {reason}")
-    known = {name.lower(): name for name in NAMES}
+    known = {name.lower(): name for name in names}
     for name in given:
         if name in known or name.startswith(KAFKA_PREFIX):
             continue
@@ -281,7 +303,7 @@ def _assigned(raw: str) -> tuple[TopicPartition, ...]:
 
 
 def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
-    with_headers = _value(_INCLUDE_HEADERS, given)
+    with_headers = given_value(_INCLUDE_HEADERS, given)
     if "columns" not in given:
         return tuple(name for name in COLUMNS if name != "headers" or with_headers)
     wanted = [name.strip() for name in given["columns"].split(",")]
@@ -294,7 +316,7 @@ def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _starting(given: Mapping[str, str], default: int) -> Bound:
-    else_latest = _value(_UNMATCHED, given) == "latest"
+    else_latest = given_value(_UNMATCHED, given) == "latest"
     timestamp = _optional(_STARTING_TIMESTAMP, given)
     if timestamp is not None:
         return AtTime(timestamp_ms=timestamp, else_latest=else_latest)

@@ -21,12 +21,13 @@ class Origins:
     def __init__(self, options: CommonOptions) -> None:
         self._options = options
         self._known: dict[TopicPartition, Origin] = {}
+        self._gave_up = False
 
     def find(self, cluster: Cluster, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Origin]:
         """None of them under mode=wire. Under mode=segments an error where the leaders do not tell."""
         if self._options.mode == "wire":
             return {}
-        unknown = [partition for partition in partitions if partition not in self._known]
+        unknown = [] if self._gave_up else [partition for partition in partitions if partition not in self._known]
         if unknown:
             try:
                 self._known |= self._ask(cluster, unknown)
@@ -34,6 +35,7 @@ class Origins:
                 if self._options.mode == "segments":
                     raise
                 log.warning("records are read over the wire: %s", error)
+                self._gave_up = True
         return self._known
 
     def _ask(self, cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Origin]:

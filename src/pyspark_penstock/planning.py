@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from penstock.base.errors import ConfigError, PenstockError
@@ -10,6 +11,7 @@ from penstock.base.ids import TopicPartition
 from penstock.client.cluster import Cluster, TopicMetadata
 from penstock.client.errors import UnknownTopicError
 from penstock.client.offsets import EARLIEST, LATEST, NOT_FOUND, list_offsets
+from pyspark_penstock.filters import EVERYTHING, Wanted
 from pyspark_penstock.options import (
     LOG_END,
     AtOffset,
@@ -110,7 +112,7 @@ class ClusterLogs:
         return Origins(self._options).find(self._cluster, partitions)
 
 
-def plan_batch(logs: Logs, options: BatchOptions) -> list[TopicRange]:
+def plan_batch(logs: Logs, options: BatchOptions, wanted: Wanted = EVERYTHING) -> list[TopicRange]:
     """The tasks of a batch query; every end is fixed here, once."""
     partitions = logs.partitions()
     there = logs.extents(partitions, options.end)
@@ -123,13 +125,50 @@ def plan_batch(logs: Logs, options: BatchOptions) -> list[TopicRange]:
             raise ConfigError(
                 f"startingOffsets has {starts[partition]} for {partition}, behind the {ends[partition]} of endingOffsets"
             )
-    wanted = [partition for partition in partitions if starts[partition] < ends[partition]]
-    origins = logs.origins(wanted)
-    ranges = [
-        TopicRange(*partition, partitions[partition], starts[partition], ends[partition], origins.get(partition))
-        for partition in wanted
-    ]
+    spans = {
+        partition: Extent(starts[partition], ends[partition])
+        for partition in partitions
+        if (wanted.topics is None or partition.topic in wanted.topics)
+        and (wanted.partitions is None or partition.partition in wanted.partitions)
+    }
+    if options.is_view:
+        # Later records decide over earlier ones, so whatever limits the offsets or the times comes after the view.
+        found = {one: span._replace(end_offset=there[one].end_offset) for one, span in spans.items()}
+        ranges = _ranges(logs, partitions, found, EVERYTHING)
+        return [replace(one, view_end_offset=ends[one.topic_partition]) for one in ranges]
+    ranges = _ranges(logs, partitions, _narrowed(logs, spans, wanted), wanted)
     return split(ranges, options.common.partitions_min, options.common.records_per_partition_max)
+
+
+def _ranges(
+    logs: Logs, topic_ids: Mapping[TopicPartition, bytes], spans: Mapping[TopicPartition, Extent], wanted: Wanted
+) -> list[TopicRange]:
+    spans = {partition: span for partition, span in spans.items() if span.start_offset < span.end_offset}
+    origins = logs.origins(spans.keys())
+    return [
+        TopicRange(
+            *partition, topic_ids[partition], *span, origins.get(partition), wanted.time_ms_min, wanted.time_ms_max
+        )
+        for partition, span in spans.items()
+    ]
+
+
+def _narrowed(logs: Logs, spans: Mapping[TopicPartition, Extent], wanted: Wanted) -> dict[TopicPartition, Extent]:
+    """Without the offsets that the conditions rule out, and those before the first record that is young enough."""
+    found = {}
+    for partition, (start, end) in spans.items():
+        start = start if wanted.offset_min is None else max(start, wanted.offset_min)
+        end = end if wanted.offset_max is None else min(end, wanted.offset_max + 1)
+        if start < end:
+            found[partition] = Extent(start, end)
+    if wanted.time_ms_min is None or wanted.time_ms_min <= 0 or not found:
+        return found
+    first = logs.at_times(dict.fromkeys(found, min(wanted.time_ms_min, 2**63 - 1)))
+    return {
+        partition: Extent(max(start, first[partition]), end)
+        for partition, (start, end) in found.items()
+        if first[partition] != NOT_FOUND
+    }
 
 
 def resolve(

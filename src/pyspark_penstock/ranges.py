@@ -31,6 +31,11 @@ class TopicRange(InputPartition):
     start_offset: int
     end_offset: int
     origin: Origin | None = None
+    time_ms_min: int | None = None
+    time_ms_max: int | None = None
+    """Records of other times may be left out."""
+    view_end_offset: int | None = None
+    """Of a view: records at or beyond this offset count, but are not given."""
 
     @property
     def size(self) -> int:

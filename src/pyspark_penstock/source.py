@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
 class DefaultSource(DataSource):
-    """`spark.read.format("penstock")` and `spark.readStream.format("penstock")`.
+    """`format("penstock")` of `spark.read`, `spark.readStream`, `df.write` and `df.writeStream`.
 
     Options and rows are those of Spark's own Kafka connector; see `options` and `rows`.
     """
@@ -34,6 +40,18 @@ class DefaultSource(DataSource):
         options = read_batch_options(self.options)
         check_schema(schema, options.common.columns)
         return BatchReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from pyspark_penstock.sink import BatchWriter
+        from pyspark_penstock.sink_options import read_sink_options
+
+        return BatchWriter(read_sink_options(self.options, schema), overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from pyspark_penstock.sink import StreamWriter
+        from pyspark_penstock.sink_options import read_sink_options
+
+        return StreamWriter(read_sink_options(self.options, schema), overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from pyspark_penstock.options import read_stream_options

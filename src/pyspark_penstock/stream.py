@@ -15,6 +15,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from penstock.base.ids import TopicPartition
 from penstock.client.cluster import Cluster
+from penstock.client.errors import ClientError
+from penstock.client.groups import set_offsets
 from penstock.client.offsets import LATEST
 from pyspark_penstock import stream_offsets
 from pyspark_penstock.clusters import cluster_for
@@ -42,6 +44,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: Offsets = {}
         self._batch_ms: int | None = None
         self._origins = Origins(options.common)
+        self._group_offsets: Offsets = {}
 
     @property
     def _cluster(self) -> Cluster:
@@ -63,6 +66,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begun = stream_offsets.from_json(start)
+        if not stream_offsets.is_initial(start):
+            self._commit_to_group(begun)
         ends = self._wait_for_news(begun, is_initial=stream_offsets.is_initial(start))
         self._check_partitions(begun, ends)
         begins = begun | self._starts_of_new(begun, ends)
@@ -97,6 +102,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, TopicRange)
         return read_rows(partition, self._options.common)
+
+    def _commit_to_group(self, finished: Offsets) -> None:
+        """Here, not in `commit`, which comes a batch late and never after the last one of an available-now run."""
+        group_id = self._options.group_id
+        if group_id is None or finished == self._group_offsets:
+            return
+        try:
+            set_offsets(self._cluster, group_id, finished)
+        except ClientError as error:
+            log.warning("the offsets of group %s stay behind: %s", group_id, error)
+        self._group_offsets = finished
 
     def _find_latest(self) -> Offsets:
         return latest(self._cluster, find_partitions(self._cluster, self._options.common.subscription))

@@ -12,11 +12,12 @@ from penstock.storage.live.errors import LiveLogError, LiveLossError
 from penstock.storage.live.partitions import LivePartition, check_owner
 from penstock.storage.live.read import read_batches
 from penstock.storage.live.transactions import Aborted, read_aborted
+from pyspark_penstock.latest import latest_per_key
 from pyspark_penstock.options import CommonOptions
 from pyspark_penstock.planning import DataLossError
 from pyspark_penstock.ranges import TopicRange
 from pyspark_penstock.rows import RowMaker, rechunk
-from pyspark_penstock.wire import GROUP_BYTES, read_wire
+from pyspark_penstock.wire import GROUP_BYTES, is_past, read_wire
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -30,10 +31,18 @@ def read_rows(wanted: TopicRange, options: CommonOptions) -> Iterator[pa.RecordB
     """The rows of a range. What is gone meanwhile is an error or passed over, by failOnDataLoss."""
     if wanted.size <= 0:
         return iter(())
+    rows = RowMaker(options.columns, wanted.topic, wanted.partition)
+    records = _records(wanted, options)
+    if wanted.view_end_offset is not None:
+        records = latest_per_key(records, wanted.view_end_offset)
+    return rechunk(rows.make(batch) for batch in records)
+
+
+def _records(wanted: TopicRange, options: CommonOptions) -> Iterator[pa.RecordBatch]:
     reading = _Segments(wanted, options)
     if options.mode == "wire" or not reading.can_be_read():
-        return rechunk(read_wire(wanted, options))
-    return rechunk(reading.rows())
+        return read_wire(wanted, options)
+    return reading.records()
 
 
 class _Segments:
@@ -65,7 +74,7 @@ class _Segments:
             return False
         return True
 
-    def rows(self) -> Iterator[pa.RecordBatch]:
+    def records(self) -> Iterator[pa.RecordBatch]:
         while self._wanted.size > 0:
             try:
                 yield from self._read()
@@ -91,20 +100,24 @@ class _Segments:
         from penstock.records.arrow import to_arrow
 
         wanted, directory = self._wanted, self._place().directory
-        rows = RowMaker(self._options.columns, wanted.topic, wanted.partition)
         aborted = Aborted()
         if self._options.read_committed:
             aborted = read_aborted(FILES, directory, wanted.start_offset, wanted.end_offset)
-        for stretch in read_batches(FILES, directory, wanted.start_offset, wanted.end_offset):
+        for stretch in read_batches(
+            FILES, directory, wanted.start_offset, wanted.end_offset, time_ms_min=wanted.time_ms_min
+        ):
             batches = [batch for batch in stretch.batches if not batch.is_control and batch not in aborted]
-            for records in to_arrow(
+            yield from to_arrow(
                 stretch.data,
                 batches,
                 from_offset=wanted.start_offset,
                 to_offset=wanted.end_offset,
+                time_ms_min=wanted.time_ms_min,
+                time_ms_max=wanted.time_ms_max,
                 group_bytes=GROUP_BYTES,
-            ):
-                yield rows.make(records)
+            )
+            if is_past(batches, wanted.time_ms_max):
+                return
             self._wanted = replace(self._wanted, start_offset=stretch.batches[-1].end_offset)
 
     def _place(self) -> LivePartition:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.client.errors import FetchOutOfRangeError, UnknownTopicError
 from penstock.client.read import read_range
+from penstock.records.batch import Batch
 from pyspark_penstock.clusters import cluster_for
 from pyspark_penstock.options import CommonOptions
 from pyspark_penstock.planning import DataLossError
 from pyspark_penstock.ranges import TopicRange
-from pyspark_penstock.rows import RowMaker
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 def read_wire(wanted: TopicRange, options: CommonOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of a range. What is gone meanwhile is an error or passed over, by failOnDataLoss."""
+    """The records of a range as Arrow columns. What is gone meanwhile is an error or passed over, by failOnDataLoss."""
     while wanted.size > 0:
         try:
             yield from _read_what_is_there(wanted, options)
@@ -51,7 +51,6 @@ def read_wire(wanted: TopicRange, options: CommonOptions) -> Iterator[pa.RecordB
 def _read_what_is_there(wanted: TopicRange, options: CommonOptions) -> Iterator[pa.RecordBatch]:
     from penstock.records.arrow import to_arrow
 
-    rows = RowMaker(options.columns, wanted.topic, wanted.partition)
     for stretch in read_range(
         cluster_for(options),
         wanted.topic_partition,
@@ -60,11 +59,21 @@ def _read_what_is_there(wanted: TopicRange, options: CommonOptions) -> Iterator[
         topic_id=wanted.topic_id,
         stall_ms=options.poll_timeout_ms,
     ):
-        for records in to_arrow(
+        yield from to_arrow(
             stretch.data,
             stretch.batches,
             from_offset=wanted.start_offset,
             to_offset=wanted.end_offset,
+            time_ms_min=wanted.time_ms_min,
+            time_ms_max=wanted.time_ms_max,
             group_bytes=GROUP_BYTES,
-        ):
-            yield rows.make(records)
+        )
+        if is_past(stretch.batches, wanted.time_ms_max):
+            return
+
+
+def is_past(batches: Iterable[Batch], time_ms_max: int | None) -> bool:
+    """Whether no record after these can be old enough. Only a broker's own clock says so: producers may be late."""
+    return time_ms_max is not None and any(
+        batch.is_log_append_time and batch.max_timestamp > time_ms_max for batch in batches
+    )

@@ -9,11 +9,19 @@ import pytest
 from pyspark.sql import SparkSession
 from tools.java import ensure_java_home
 
+from pyspark_penstock.clusters import close_clusters
 from pyspark_penstock.session import make_session
 from tests.support import judges
 from tests.support.kafka_directories import KafkaDirectory
 from tests.support.kafka_jvm import KafkaBroker
 from tests.support.served_broker import ServedBroker
+
+
+@pytest.fixture(autouse=True, scope="module")
+def connections() -> Iterator[None]:
+    """Readers that run here, without Spark, leave none open."""
+    yield
+    close_clusters()
 
 
 @pytest.fixture(scope="session")

@@ -100,18 +100,25 @@ def assigned(assignment: bytes) -> tuple[TopicPartition, ...]:
     return tuple(sorted(one for partitions in topics for one in partitions))
 
 
-def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int]:
-    """What the group has committed; partitions without an offset are left out."""
+def committed_offsets(cluster: Cluster, group_id: str, *, is_stable: bool = False) -> dict[TopicPartition, int]:
+    """What the group has committed; partitions without an offset are left out.
+
+    With is_stable, not before every transaction with offsets of the group has ended (KIP-447).
+    """
 
     def ask(connection: Connection, node: int) -> dict[TopicPartition, int]:
-        version = connection.version(9, "OffsetFetch", 2, _NAMES_UP_TO)
+        version = connection.version(9, "OffsetFetch", 7 if is_stable else 2, _NAMES_UP_TO)
         shape = call_codec(9, version).request
         group = shape.groups.make(group_id=group_id, topics=None, member_id=None, member_epoch=-1)
-        request = shape.make(group_id=group_id, topics=None, groups=(group,), require_stable=False)
+        request = shape.make(group_id=group_id, topics=None, groups=(group,), require_stable=is_stable)
         answer = connection.call(9, version, request)
         found = answer.groups[0] if version >= 8 else answer
         if found.error_code != 0:
             raise AnswerError(f"offsets of group {group_id}", found.error_code)
+        for topic in found.topics:
+            for one in topic.partitions:
+                if one.error_code != 0:
+                    raise AnswerError(f"offset of group {group_id}, {topic.name}-{one.partition_index}", one.error_code)
         return {
             TopicPartition(topic.name, one.partition_index): one.committed_offset
             for topic in found.topics

@@ -28,6 +28,8 @@ from penstock.protocol.produce import FLEXIBLE_FROM, NO_TOPIC_ID, TOPIC_ID_FROM
 
 KEY = 0
 LOWEST, HIGHEST = 3, 13
+TRANSACTIONS_HIGHEST = 11
+"""From version 12 on a write adds its partition to the transaction, which then must end in the newer way too (KIP-890)."""
 ACKS_ALL = -1
 
 _ACKS_TIMEOUT = struct.Struct(">hi")
@@ -96,6 +98,8 @@ def _produce(
     transactional_id: str | None,
 ) -> Produced:
     highest = HIGHEST if leader.topic_id != NO_TOPIC_ID else TOPIC_ID_FROM - 1
+    if transactional_id is not None:
+        highest = TRANSACTIONS_HIGHEST
     version = connection.version(KEY, "Produce", LOWEST, highest)
     timeout_ms = cluster.config.request_timeout_ms
     call = ProduceCall(

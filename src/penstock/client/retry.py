@@ -32,9 +32,14 @@ class Attempts:
         self._deadline_ms = time.clock.monotonic_ms() + self._timeout_ms
 
     def failed(self, error: ClientError) -> None:
-        may_help = error.is_retriable if isinstance(error, AnswerError) else isinstance(error, UnreachableError)
+        if not (error.is_retriable if isinstance(error, AnswerError) else isinstance(error, UnreachableError)):
+            raise error
+        self.wait(error)
+
+    def wait(self, error: ClientError) -> None:
+        """Pauses before the next try, whatever the error is; raises it when there is no time for one."""
         left_ms = self._deadline_ms - self._time.clock.monotonic_ms()
-        if not may_help or left_ms <= 0:
+        if left_ms <= 0:
             raise error
         self._time.sleep(min(self._backoff_ms, left_ms) / 1000)
         self._backoff_ms = min(2 * self._backoff_ms, self._backoff_ms_max)

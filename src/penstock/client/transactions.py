@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
 from typing import NamedTuple
 
 from penstock.base.ids import TopicPartition
@@ -13,11 +12,12 @@ from penstock.client.cluster import Cluster
 from penstock.client.coordinators import TRANSACTION, again, coordinator
 from penstock.client.errors import AnswerError, ClientError
 from penstock.client.messages import call_codec
+from penstock.client.producer import begin
 from penstock.protocol.cursor import Cursor
 from penstock.protocol.errors import MalformedMessageError
 
-_LIST, _DESCRIBE, _PRODUCERS, _INIT, _MARKERS = 66, 65, 61, 22, 27
-_FENCE_TIMEOUT = timedelta(seconds=60)
+_LIST, _DESCRIBE, _PRODUCERS, _MARKERS = 66, 65, 61, 27
+_FENCE_TIMEOUT_MS = 60_000
 
 
 class ListedTransaction(NamedTuple):
@@ -152,21 +152,7 @@ def partition_producers(cluster: Cluster, partitions: Iterable[TopicPartition]) 
 def fence(cluster: Cluster, transactional_id: str) -> None:
     """Aborts the open transaction of an id, if there is one, and shuts its producer out."""
 
-    def ask() -> None:
-        node = coordinator(cluster, transactional_id, TRANSACTION)
-        with cluster.connection(node) as connection:
-            version = connection.version(_INIT, "InitProducerId", 0, 5)
-            request = call_codec(_INIT, version).request.make(
-                transactional_id=transactional_id,
-                transaction_timeout=_FENCE_TIMEOUT,
-                producer_id=-1,
-                producer_epoch=-1,
-            )
-            answer = connection.call(_INIT, version, request)
-        if answer.error_code != 0:
-            raise AnswerError(f"broker {cluster.address(node)}, transactional id {transactional_id}", answer.error_code)
-
-    again(cluster, ask)
+    begin(cluster, transactional_id, _FENCE_TIMEOUT_MS)
 
 
 def write_abort_marker(cluster: Cluster, producer: PartitionProducer) -> None:

@@ -47,31 +47,42 @@ def to_arrow(
     *,
     from_offset: int = 0,
     to_offset: int = INT64_MAX,
+    time_ms_min: int | None = None,
+    time_ms_max: int | None = None,
     group_bytes: int = GROUP_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """The records of these batches of `data` with offsets in [from_offset, to_offset), some batches at a time.
 
+    With times, only the records of [time_ms_min, time_ms_max]; a batch that is older altogether is not even decompressed.
+
     The caller has checked the CRCs and left out the batches of aborted transactions, if it wants them out.
     """
-    group = _Group(from_offset, to_offset)
+    bounds = array("q", (from_offset, to_offset, _micros(time_ms_min, -INT64_MAX), _micros(time_ms_max, INT64_MAX)))
+    group = _Group(bounds)
     for batch in batches:
         if batch.is_control or batch.last_offset < from_offset or batch.base_offset >= to_offset:
+            continue
+        if time_ms_min is not None and batch.max_timestamp < time_ms_min:
             continue
         group.add(data, batch)
         if group.payload_bytes >= group_bytes:
             yield group.to_record_batch()
-            group = _Group(from_offset, to_offset)
+            group = _Group(bounds)
     if group.row_count_max:
         yield group.to_record_batch()
+
+
+def _micros(time_ms: int | None, default: int) -> int:
+    return default if time_ms is None else max(-INT64_MAX, min(1000 * time_ms, INT64_MAX))
 
 
 class _Group:
     """Payloads that become one record batch: the buffer itself for uncompressed batches, a copy for each other."""
 
-    def __init__(self, from_offset: int, to_offset: int) -> None:
+    def __init__(self, bounds: array[int]) -> None:
         self.row_count_max = 0
         self.payload_bytes = 0
-        self._range = from_offset, to_offset
+        self._bounds = bounds
         self._parts: list[tuple[ReadableBuffer, array[int]]] = []
 
     def add(self, data: ReadableBuffer, batch: Batch) -> None:
@@ -109,7 +120,7 @@ class _Group:
             status, index = arrow_kernels.fill(
                 payload,
                 group,
-                *self._range,
+                self._bounds,
                 memoryview(offsets).cast("q"),
                 memoryview(timestamps).cast("q"),
                 memoryview(types).cast("i"),
@@ -144,7 +155,7 @@ class _Group:
             row, header = arrow_kernels.fill_headers(
                 payload,
                 group,
-                *self._range,
+                self._bounds,
                 row,
                 header,
                 memoryview(list_ends).cast("i"),

@@ -3,6 +3,7 @@
 
 A group is many batches' payloads within one buffer, described by seven numbers each (see GROUP_FIELDS in arrow.py):
 start, end, record count, base offset, base timestamp, timestamp type, log append time.
+`bounds` says which records are wanted: offsets from, to (exclusive), timestamps from, to (inclusive, microseconds).
 `state` carries the fill level from call to call: rows, key bytes, value bytes, null keys, null values, headers,
 header key bytes, header value bytes, null header values; the caller has sized every buffer for the worst case.
 """
@@ -41,6 +42,16 @@ def _micros(base: cython.longlong, delta: cython.longlong) -> cython.longlong:
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
+def _is_wanted(
+    bounds: cython.pointer[cython.const[cython.longlong]], offset: cython.longlong, micros: cython.longlong
+) -> cython.bint:
+    return bounds[0] <= offset < bounds[1] and bounds[2] <= micros <= bounds[3]
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
 def _copy(
     out: cython.pointer[cython.uchar],
     at: cython.longlong,
@@ -62,8 +73,7 @@ def _fill_batch(
     data: cython.pointer[cython.const[cython.uchar]],
     batch: cython.pointer[cython.const[cython.longlong]],
     at_batch: cython.Py_ssize_t,
-    from_offset: cython.longlong,
-    to_offset: cython.longlong,
+    bounds: cython.pointer[cython.const[cython.longlong]],
     offsets: cython.pointer[cython.longlong],
     timestamps: cython.pointer[cython.longlong],
     types: cython.pointer[cython.int],
@@ -92,6 +102,7 @@ def _fill_batch(
     value_length: cython.Py_ssize_t
     header_count: cython.Py_ssize_t
     delta: cython.longlong
+    micros: cython.longlong
     offset_delta: cython.int
     while count > 0:
         if at >= end:
@@ -100,10 +111,11 @@ def _fill_batch(
         if at < 0:
             return at
         count -= 1
-        if base_offset + offset_delta < from_offset or base_offset + offset_delta >= to_offset:
+        micros = _micros(append_time, 0) if timestamp_type == 1 else _micros(base_timestamp, delta)
+        if not _is_wanted(bounds, base_offset + offset_delta, micros):
             continue
         offsets[row] = base_offset + offset_delta
-        timestamps[row] = _micros(append_time, 0) if timestamp_type == 1 else _micros(base_timestamp, delta)
+        timestamps[row] = micros
         types[row] = timestamp_type
         if key_length >= 0:
             key_end = _copy(key_data, key_end, data, key, key_length)
@@ -128,8 +140,7 @@ def _fill_batch(
 def fill(
     payload: cython.const[cython.uchar][::1],
     group: cython.const[cython.longlong][::1],
-    from_offset: cython.longlong,
-    to_offset: cython.longlong,
+    bounds: cython.const[cython.longlong][::1],
     offsets: cython.longlong[::1],
     timestamps: cython.longlong[::1],
     types: cython.int[::1],
@@ -141,17 +152,17 @@ def fill(
     value_valid: cython.uchar[::1],
     state: cython.longlong[::1],
 ) -> tuple[int, int]:
-    """Appends the group's records with offsets in [from, to): (status, index of the broken batch)."""
+    """Appends the group's records within the bounds: (status, index of the broken batch)."""
     batches: cython.Py_ssize_t = len(group) // 7
     index: cython.Py_ssize_t = 0
     status: cython.Py_ssize_t = 0
-    _prove(payload, group, offsets, timestamps, types, key_ends, key_data, key_valid, value_ends, value_data,
+    _prove(payload, group, bounds, offsets, timestamps, types, key_ends, key_data, key_valid, value_ends, value_data,
            value_valid, state)  # fmt: skip
     if cython.compiled:
         with cython.nogil:
             while index < batches:
                 status = _fill_batch(
-                    cython.address(payload[0]), cython.address(group[0]), 7 * index, from_offset, to_offset,
+                    cython.address(payload[0]), cython.address(group[0]), 7 * index, cython.address(bounds[0]),
                     cython.address(offsets[0]), cython.address(timestamps[0]), cython.address(types[0]),
                     cython.address(key_ends[0]), cython.address(key_data[0]), cython.address(key_valid[0]),
                     cython.address(value_ends[0]), cython.address(value_data[0]), cython.address(value_valid[0]),
@@ -163,7 +174,7 @@ def fill(
     else:
         while index < batches:
             status = _fill_batch(
-                payload, group, 7 * index, from_offset, to_offset, offsets, timestamps, types, key_ends, key_data,
+                payload, group, 7 * index, bounds, offsets, timestamps, types, key_ends, key_data,
                 key_valid, value_ends, value_data, value_valid, state,
             )  # fmt: skip
             if status < 0:
@@ -176,6 +187,7 @@ def fill(
 def _prove(
     payload: cython.const[cython.uchar][::1],
     group: cython.const[cython.longlong][::1],
+    bounds: cython.const[cython.longlong][::1],
     offsets: cython.longlong[::1],
     timestamps: cython.longlong[::1],
     types: cython.int[::1],
@@ -202,6 +214,7 @@ def _prove(
         or data_bytes > min(len(key_data), len(value_data))
         or data_bytes > 0x7FFFFFFF
         or len(state) < 9
+        or len(bounds) < 4
     ):
         raise IndexError("columns too short")
     return None
@@ -245,8 +258,7 @@ def _fill_headers(
 def fill_headers(
     payload: cython.const[cython.uchar][::1],
     group: cython.const[cython.longlong][::1],
-    from_offset: cython.longlong,
-    to_offset: cython.longlong,
+    bounds: cython.const[cython.longlong][::1],
     row: cython.longlong,
     header: cython.longlong,
     list_ends: cython.int[::1],
@@ -268,7 +280,8 @@ def fill_headers(
     count: cython.Py_ssize_t
     start: cython.Py_ssize_t
     header_count: cython.Py_ssize_t
-    offset: cython.longlong
+    delta: cython.longlong
+    micros: cython.longlong
     offset_delta: cython.int
     if cython.compiled:
         data: cython.pointer[cython.const[cython.uchar]] = cython.address(payload[0])
@@ -278,19 +291,20 @@ def fill_headers(
         value_bytes: cython.pointer[cython.uchar] = cython.address(value_data[0])
         valid: cython.pointer[cython.uchar] = cython.address(value_valid[0])
         numbers: cython.pointer[cython.longlong] = cython.address(state[0])
+        limits: cython.pointer[cython.const[cython.longlong]] = cython.address(bounds[0])
     else:
         data, keys, key_bytes, values, value_bytes = payload, key_ends, key_data, value_ends, value_data
-        valid, numbers = value_valid, state
+        valid, numbers, limits = value_valid, state, bounds
     with cython.nogil:
         for batch in range(0, len(group), 7):
             at = group[batch]
             end = group[batch + 1]
             count = group[batch + 2]
             while count > 0:
-                at, _, offset_delta, _, _, _, _, _, start, header_count = read_record(data, at, end)
+                at, delta, offset_delta, _, _, _, _, _, start, header_count = read_record(data, at, end)
                 count -= 1
-                offset = group[batch + 3] + offset_delta
-                if offset < from_offset or offset >= to_offset:
+                micros = _micros(group[batch + 6], 0) if group[batch + 5] == 1 else _micros(group[batch + 4], delta)
+                if not _is_wanted(limits, group[batch + 3] + offset_delta, micros):
                     continue
                 if header_count > 0:
                     header = _fill_headers(

@@ -4,8 +4,7 @@ from _typeshed import ReadableBuffer, WriteableBuffer
 def fill(
     payload: ReadableBuffer,
     group: ReadableBuffer,
-    from_offset: int,
-    to_offset: int,
+    bounds: ReadableBuffer,
     offsets: WriteableBuffer,
     timestamps: WriteableBuffer,
     types: WriteableBuffer,
@@ -20,8 +19,7 @@ def fill(
 def fill_headers(
     payload: ReadableBuffer,
     group: ReadableBuffer,
-    from_offset: int,
-    to_offset: int,
+    bounds: ReadableBuffer,
     row: int,
     header: int,
     list_ends: WriteableBuffer,

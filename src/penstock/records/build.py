@@ -142,21 +142,7 @@ def build_batch_from_columns(
 
     Makes no object for a record. Columns whose ends or bitmap do not fit their data are an IndexError.
     """
-    buffers = (
-        _numbers(timestamps, "q"),
-        _numbers(keys.ends, "i"),
-        _numbers(keys.data, "B"),
-        _numbers(keys.valid, "B"),
-        _numbers(values.ends, "i"),
-        _numbers(values.data, "B"),
-        _numbers(values.valid, "B"),
-        _numbers(headers.ends, "i"),
-        _numbers(headers.names.ends, "i"),
-        _numbers(headers.names.data, "B"),
-        _numbers(headers.contents.ends, "i"),
-        _numbers(headers.contents.data, "B"),
-        _numbers(headers.contents.valid, "B"),
-    )
+    buffers = _buffers(timestamps, keys, values, headers)
     payload_bytes, max_timestamp = build_kernels.size(first, count, *buffers)
     if HEADER_BYTES + payload_bytes > _BATCH_BYTES_MAX:
         raise MessageTooLargeError(f"{count} records take {payload_bytes} bytes, more than a batch can hold")
@@ -180,6 +166,54 @@ def build_batch_from_columns(
         count,
     )
     return bytes(out)
+
+
+_Buffers: TypeAlias = tuple[
+    memoryview,
+    memoryview,
+    memoryview,
+    memoryview,
+    memoryview,
+    memoryview,
+    memoryview,
+    memoryview,
+    memoryview,
+    memoryview,
+    memoryview,
+    memoryview,
+    memoryview,
+]
+
+
+def size_from_columns(
+    timestamps: ReadableBuffer,
+    keys: BinaryColumn,
+    values: BinaryColumn,
+    headers: HeadersColumn = NO_HEADERS,
+    *,
+    first: int,
+    count: int,
+) -> int:
+    """How many bytes the batch of these rows would have, uncompressed."""
+    return HEADER_BYTES + build_kernels.size(first, count, *_buffers(timestamps, keys, values, headers))[0]
+
+
+def _buffers(timestamps: ReadableBuffer, keys: BinaryColumn, values: BinaryColumn, headers: HeadersColumn) -> _Buffers:
+    return (
+        _numbers(timestamps, "q"),
+        _numbers(keys.ends, "i"),
+        _numbers(keys.data, "B"),
+        _numbers(keys.valid, "B"),
+        _numbers(values.ends, "i"),
+        _numbers(values.data, "B"),
+        _numbers(values.valid, "B"),
+        _numbers(headers.ends, "i"),
+        _numbers(headers.names.ends, "i"),
+        _numbers(headers.names.data, "B"),
+        _numbers(headers.contents.ends, "i"),
+        _numbers(headers.contents.data, "B"),
+        _numbers(headers.contents.valid, "B"),
+    )
 
 
 def _numbers(buffer: ReadableBuffer, kind: Literal["B", "i", "q"]) -> memoryview:

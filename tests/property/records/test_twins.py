@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.property.records.strategies import INT64, RECORDS, broken, payloads
 from tests.property.records.twins import built, interpreted
 
+from penstock.client.partitioner import partition_of
 from penstock.records import kernels
 from penstock.records.batch import _STOPS, HEADER_BYTES, Batch, Scan
 from penstock.records.build import build_batch, build_end_marker
@@ -125,6 +126,7 @@ def test_arrow(made: tuple[bytes, int], data: st.DataObject, base: int, first: i
     payload, count = made
     payload = data.draw(st.one_of(st.just(payload), broken(st.just(payload))))
     group = array("q", [0, len(payload), count, 10, base, data.draw(st.integers(0, 1)), base])
+    bounds = array("q", [first, first + length, *sorted((data.draw(INT64), data.draw(INT64)))])
     rows, size = count, len(payload)
     outputs: tuple[Any, ...] = (
         array("q", bytes(8 * rows + 8)),
@@ -133,7 +135,7 @@ def test_arrow(made: tuple[bytes, int], data: st.DataObject, base: int, first: i
         *(array("i", bytes(4 * rows + 4)), bytearray(size + 1), bytearray(rows // 8 + 1)) * 2,
         array("q", bytes(72)),
     )
-    (answer, filled) = both("arrow_kernels", "fill", payload, group, first, first + length, outputs=outputs)
+    (answer, filled) = both("arrow_kernels", "fill", payload, group, bounds, outputs=outputs)
     if answer[0] < 0:
         return
     headers = array("q", filled[-1])[5]
@@ -144,7 +146,7 @@ def test_arrow(made: tuple[bytes, int], data: st.DataObject, base: int, first: i
         *(array("i", bytes(4 * headers + 4)), bytearray(size + 1), bytearray(headers // 8 + 1)),
         state,
     )
-    both("arrow_kernels", "fill_headers", payload, group, first, first + length, 0, 0, outputs=outputs)
+    both("arrow_kernels", "fill_headers", payload, group, bounds, 0, 0, outputs=outputs)
 
 
 @given(st.lists(st.tuples(INT64, st.binary(max_size=70), st.booleans()), min_size=1, max_size=9), st.data())
@@ -209,3 +211,24 @@ def test_recovery(data: st.DataObject, interval: int, room: int) -> None:
             array("q", bytes(48 * 8 * 4)),
         ),
     )
+
+
+@given(st.lists(st.none() | st.binary(max_size=30), max_size=20), st.integers(1, 50), st.data())
+def test_partitions_of_keys(keys: list[bytes | None], partitions: int, data: st.DataObject) -> None:
+    ends = array("i", [0])
+    for key in keys:
+        ends.append(ends[-1] + len(key or b""))
+    valid = bytearray(len(keys) // 8 + 1)
+    for row, key in enumerate(keys):
+        valid[row >> 3] |= (key is not None) << (row & 7)
+    first = data.draw(st.integers(0, len(keys)))
+    chosen = array("i", bytes(4 * len(keys) + 4))
+    joined = b"".join(key or b"" for key in keys)
+    arguments = (first, len(keys) - first, ends, joined, valid, partitions)
+    _, (found,) = both("partition_kernels", "choose", *arguments, outputs=(chosen,))
+    for slot, key in enumerate(keys[first:]):
+        if key is not None:
+            both("partition_kernels", "murmur2", key)
+        assert array("i", found)[slot] == (-1 if key is None else partition_of(key, partitions))
+    both("partition_kernels", "choose", first, len(keys) + 1, ends, joined, valid, partitions, outputs=(chosen,))
+    both("partition_kernels", "choose", 0, 1, array("i", [0, 99]), joined, b"", partitions, outputs=(chosen,))

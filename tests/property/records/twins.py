@@ -11,6 +11,7 @@ from penstock.records import (
     build_kernels,
     kernels,
     key_kernels,
+    partition_kernels,
     produce_kernels,
     record_kernels,
     recovery_kernels,
@@ -22,6 +23,7 @@ NAMES = (
     "key_kernels",
     "arrow_kernels",
     "build_kernels",
+    "partition_kernels",
     "recovery_kernels",
     "produce_kernels",
 )
@@ -57,6 +59,7 @@ built = SimpleNamespace(
     key_kernels=key_kernels,
     arrow_kernels=arrow_kernels,
     build_kernels=build_kernels,
+    partition_kernels=partition_kernels,
     recovery_kernels=recovery_kernels,
     produce_kernels=produce_kernels,
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.client.partitioner import murmur2, partition_of
+from penstock.client.partitioner import partition_of
+from penstock.records.partition_kernels import murmur2
 
 
 @pytest.mark.parametrize(

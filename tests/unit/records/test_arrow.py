@@ -38,6 +38,19 @@ def test_offset_limits_cut_within_a_batch() -> None:
     assert table(data, from_offset=15).num_rows == 0
 
 
+def test_time_limits_leave_out_records_and_their_headers_and_whole_batches() -> None:
+    stamps = [5, 9, 2, 7, 6]
+    data = build_batch([(stamp, b"%d" % stamp, None, (("h", b"x"),) * stamp) for stamp in stamps])
+    rows = table(data, time_ms_min=5, time_ms_max=7)
+    assert rows["key"].to_pylist() == [b"5", b"7", b"6"]
+    assert [len(headers) for headers in rows["headers"].to_pylist()] == [5, 7, 6]
+    assert table(data, time_ms_min=9)["key"].to_pylist() == [b"9"]
+    assert table(data, time_ms_min=10).num_rows == 0
+    appended = build_batch([(1, b"a", None, ()), (3, b"b", None, ())], timestamp_type=TimestampType.LOG_APPEND_TIME)
+    assert table(appended, time_ms_min=3, time_ms_max=3)["key"].to_pylist() == [b"a", b"b"]
+    assert table(appended, time_ms_max=2).num_rows == 0
+
+
 def test_no_batches_make_no_rows() -> None:
     assert table(b"").num_rows == 0
     assert table(build_batch([], last_offset=3)).num_rows == 0

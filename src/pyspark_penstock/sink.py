@@ -1,0 +1,234 @@
+"""The sink: rows into topics, at least once, or exactly once by transactions that tasks fill and the driver ends.
+
+Exactly once, a task begins with InitProducerId, which shuts out an earlier attempt and aborts what it left; then it looks at
+its marker, a group offset written in the transaction itself: if that says that this very batch is committed, nothing is
+written. The driver commits when every task has succeeded. Whoever dies before that leaves transactions open, which the
+next attempt, or their timeout, aborts; a driver that dies between two commits finds one half by its markers.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kio.schema.errors import ErrorCode
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from penstock.base.errors import ConfigError, PenstockError
+from penstock.base.ids import TopicPartition
+from penstock.client import producer as transactions
+from penstock.client.cluster import Cluster
+from penstock.client.errors import AnswerError, ClientError
+from penstock.client.groups import committed_offsets
+from penstock.client.produce import produce
+from penstock.client.producer import Producer
+from pyspark_penstock.clusters import cluster_of
+from pyspark_penstock.sink_columns import BadRowError, MadeBatch, Stamp, batches_of, parts_of
+from pyspark_penstock.sink_options import SinkOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+_SENT: set[Producer] = set()
+"""Transactions whose commit this process has sent: an abort that follows a failed commit leaves them alone."""
+
+
+_REFUSED = (
+    ErrorCode.message_too_large,
+    ErrorCode.record_list_too_large,
+    ErrorCode.invalid_record,
+    ErrorCode.invalid_timestamp,
+)
+
+
+class RolledBackError(PenstockError):
+    """A checkpoint is older than what its query has written."""
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What a task leaves to the driver. No producer: there is nothing to end."""
+
+    rows: int
+    producer: Producer | None = None
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """What is written once: a transactional id, which is its marker's group too, and the number that marks it as done."""
+
+    transactional_id: str
+    number: int | None
+    """None: nobody could do it a second time."""
+
+
+class _Task:
+    """One task's writing. Sequences are counted by partition, as the leader does."""
+
+    def __init__(self, options: SinkOptions, cluster: Cluster, name: str, turn: int) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._name = name
+        self._turn = turn
+        self._producer: Producer | None = None
+        self._sequences: dict[TopicPartition, int] = {}
+        self._counts: dict[str, int] = {}
+        self.rows = 0
+
+    def write_once(self, batches: Iterable[pa.RecordBatch], unit: _Unit) -> Written:
+        options = self._options
+        self._producer = transactions.begin(self._cluster, unit.transactional_id, options.transaction_timeout_ms)
+        try:
+            if unit.number is not None and self._is_done(unit):
+                return Written(0)
+            self.write(batches)
+            if not self._sequences:
+                return Written(0)
+            if unit.number is not None:
+                # Kafka refuses an offset of a partition that does not exist; partition 0 of a topic written does.
+                place = TopicPartition(min(partition.topic for partition in self._sequences), 0)
+                marker = {place: unit.number + 1}
+                transactions.add_offsets(self._cluster, self._producer, unit.transactional_id, marker)
+        except BaseException:
+            self._abort()
+            raise
+        return Written(self.rows, self._producer)
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Written:
+        try:
+            for batch in batches:
+                if batch.num_rows:
+                    self._write(batch)
+        except BadRowError as error:
+            raise BadRowError(f"{self._name}: {error}") from error
+        return Written(self.rows)
+
+    def _is_done(self, unit: _Unit) -> bool:
+        assert unit.number is not None
+        marks = committed_offsets(self._cluster, unit.transactional_id, is_stable=True).values()
+        newest = max(marks, default=-1)
+        if newest > unit.number + 1:
+            raise RolledBackError(
+                f"{unit.transactional_id} has written number {newest - 1} already and is asked for number {unit.number}: its "
+                "checkpoint was rolled back, or another query uses it"
+            )
+        return newest == unit.number + 1
+
+    def _abort(self) -> None:
+        assert self._producer is not None
+        try:
+            transactions.abort(self._cluster, self._producer)
+        except ClientError:
+            return  # it was never begun, or its timeout ends it
+
+    def _write(self, rows: pa.RecordBatch) -> None:
+        options = self._options
+        now_ms = time.time_ns() // 1_000_000
+        parts = list(parts_of(rows, options.topic, self._count_of, self.rows, self._turn))
+        self._turn += 1
+        new = [part.partition for part in parts if part.partition not in self._sequences]
+        if self._producer is not None and new:
+            transactions.add_partitions(self._cluster, self._producer, new)
+        for part in parts:
+            self._sequences.setdefault(part.partition, 0)
+            stamp = partial(self._stamp, part.partition)
+            for batch in batches_of(part, options.codec, options.request_bytes_max, now_ms, stamp):
+                self._send(part.partition, batch)
+        self.rows += rows.num_rows
+
+    def _send(self, partition: TopicPartition, batch: MadeBatch) -> None:
+        transactional_id = None if self._producer is None else self._producer.transactional_id
+        try:
+            produce(self._cluster, partition, batch.data, acks=self._options.acks, transactional_id=transactional_id)
+        except AnswerError as error:
+            if error.code not in _REFUSED:
+                raise
+            raise BadRowError(
+                f"the broker refuses the batch of the rows {batch.first_place} to {batch.last_place}: {error}"
+            ) from error
+
+    def _stamp(self, partition: TopicPartition, count: int) -> Stamp:
+        if self._producer is None:
+            return Stamp()
+        sequence = self._sequences[partition]
+        self._sequences[partition] = (sequence + count) % (1 << 31)
+        return Stamp(self._producer.producer_id, self._producer.epoch, sequence, transactional=True)
+
+    def _count_of(self, topic: str) -> int:
+        if topic not in self._counts:
+            self._counts[topic] = len(self._cluster.topics([topic])[topic].partitions)
+        return self._counts[topic]
+
+
+class _Writer:
+    def __init__(self, options: SinkOptions, *, overwrite: bool) -> None:
+        if overwrite:
+            raise ConfigError("a topic cannot be overwritten: write to it with mode append")
+        self._options = options
+        self._unique = uuid.uuid4().hex
+
+    def _task(self, name: str, number: int) -> _Task:
+        return _Task(self._options, cluster_of(self._options.client), name, number)
+
+    def _commit(self, messages: Iterable[WriterCommitMessage | None]) -> None:
+        cluster = cluster_of(self._options.client)
+        for message in messages:
+            if isinstance(message, Written) and message.producer is not None:
+                _SENT.add(message.producer)
+                transactions.commit(cluster, message.producer)
+
+    def _abort(self, messages: Iterable[WriterCommitMessage | None]) -> None:
+        cluster = cluster_of(self._options.client)
+        for message in messages:
+            if isinstance(message, Written) and message.producer is not None and message.producer not in _SENT:
+                try:
+                    transactions.abort(cluster, message.producer)
+                except ClientError:
+                    continue  # its timeout ends it
+
+
+class BatchWriter(_Writer, DataSourceArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        number = 0 if context is None else context.partitionId()
+        task = self._task(f"task {number}", number)
+        if not self._options.is_exactly_once:
+            return task.write(iterator)
+        application = self._options.application
+        version = None if application is None else self._options.version
+        return task.write_once(iterator, _Unit(f"penstock-{application or self._unique}-{number}", version))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._commit(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._abort(messages)
+
+
+class StreamWriter(_Writer, DataSourceStreamArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None, "streams are written by tasks"
+        number = context.partitionId()
+        query = context.getLocalProperty("sql.streaming.queryId")
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        task = self._task(f"batch {batch}, task {number}", number)
+        if not self._options.is_exactly_once:
+            return task.write(iterator)
+        assert query is not None, "a stream's tasks know their query"
+        assert batch is not None, "a stream's tasks know their batch"
+        return task.write_once(iterator, _Unit(f"penstock-{query}-{number}", int(batch)))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._commit(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._abort(messages)

@@ -1,0 +1,272 @@
+"""Rows into topics: every column arrives, keys choose partitions as the Java client does, bad rows name their place."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
+
+from penstock.base.errors import ConfigError
+from penstock.client import producer as transactions
+from penstock.client.errors import AnswerError
+from penstock.client.partitioner import partition_of
+from pyspark_penstock.batch import BatchReader
+from pyspark_penstock.options import read_batch_options
+from pyspark_penstock.sink import BatchWriter, RolledBackError, Written
+from pyspark_penstock.sink_columns import BadRowError
+from pyspark_penstock.sink_options import read_sink_options
+from tests.pipelines.topics import Row, load, new_topic, send, table_rows, values
+from tests.support.served_broker import ServedBroker
+
+SCHEMA = "key binary, value binary, topic string, partition int, headers array<struct<key:string,value:binary>>"
+
+
+def write(frame: DataFrame, server: str, **options: str) -> None:
+    writer = frame.write.format("penstock").mode("append").option("kafka.bootstrap.servers", server)
+    for name, value in options.items():
+        writer = writer.option(name.replace("__", "."), value)
+    writer.save()
+
+
+def committed(server: str, topic: str) -> list[Row]:
+    options = {"kafka.bootstrap.servers": server, "subscribe": topic, "includeHeaders": "true"}
+    reader = BatchReader(read_batch_options({**options, "kafka.isolation.level": "read_committed"}))
+    batches = [batch for one in reader.partitions() for batch in reader.read(one)]
+    return table_rows(pa.Table.from_batches(batches)) if batches else []
+
+
+def schema_of(text: str) -> StructType:
+    """By hand: Spark reads DDL in its JVM."""
+    types = {"binary": BinaryType(), "string": StringType(), "int": IntegerType()}
+    pairs = [column.split() for column in text.split(",")]
+    return StructType([StructField(name, types[kind]) for name, kind in pairs])
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_every_column_arrives(spark: SparkSession, server: str, delivery: str) -> None:
+    topic, other = new_topic(server, partitions=3), new_topic(server)
+    sent: list[tuple[Any, ...]] = [
+        (b"k%d" % n, b"v%d" % n, topic, None, [("h", b"%d" % n), ("n", None)] if n % 2 else None) for n in range(40)
+    ]
+    sent += [(None, None, topic, 2, []), (b"", b"", other, None, None)]
+    write(spark.createDataFrame(sent, SCHEMA).coalesce(2), server, delivery=delivery, kafka__compression__type="zstd")
+    found = committed(server, topic)
+    assert sorted((row.key or b"", row.value, row.partition, row.headers) for row in found) == sorted(
+        (key or b"", value, 2 if key is None else partition_of(key, 3), tuple(headers or ()))
+        for key, value, _, _, headers in sent[:-1]
+    )
+    assert [(row.key, row.value) for row in committed(server, other)] == [(b"", b"")]
+
+
+def test_text_is_written_as_it_is_and_the_option_topic_wins(spark: SparkSession, penstock_server: str) -> None:
+    topic = new_topic(penstock_server)
+    write(spark.createDataFrame([("ä", "elsewhere")], "value string, topic string"), penstock_server, topic=topic)
+    assert values(load(spark, penstock_server, subscribe=topic)) == ["ä".encode()]
+
+
+# ---- without Spark: a task is a function of its rows
+
+
+def batch(**columns: Any) -> pa.RecordBatch:
+    types = {"key": pa.binary(), "value": pa.binary(), "topic": pa.string(), "partition": pa.int32()}
+    return pa.RecordBatch.from_pydict(columns, pa.schema([(name, types[name]) for name in columns]))
+
+
+def writer(server: str, schema: str = "value binary", **options: str) -> BatchWriter:
+    given = {"kafka.bootstrap.servers": server, **{name.replace("__", "."): value for name, value in options.items()}}
+    return BatchWriter(read_sink_options(given, schema_of(schema)), overwrite=False)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "sentence"),
+    [
+        ({"value": [b"a"] * 3 + [b"x" * 5000]}, {"kafka__max__request__size": "2000"},
+         r"task 0: row 13 takes 50\d\d bytes, more than kafka.max.request.size=2000"),
+        ({"value": [b"a"] * 4, "partition": [0, None, 1, 0]}, {}, r"task 0: row 12 names partition 1 of topic .*, which has 1"),
+        ({"value": [b"a"] * 3 + [b"x" * 1_200_000]}, {"kafka__max__request__size": "9000000"},
+         r"task 0: the broker refuses the batch of the rows 10 to 13: .*MESSAGE_TOO_LARGE"),
+    ],
+)  # fmt: skip
+def test_a_bad_row_fails_the_task_with_its_place_and_writes_nothing_under_exactly_once(
+    penstock_server: str, columns: dict[str, Any], options: dict[str, str], sentence: str
+) -> None:
+    topic = new_topic(penstock_server)
+    schema = ", ".join(f"{name} {'int' if name == 'partition' else 'binary'}" for name in columns)
+    good = {name: [None if name == "partition" else b"good"] * 10 for name in columns}
+    task = writer(penstock_server, schema, topic=topic, delivery="exactly_once", **options)
+    with pytest.raises(BadRowError, match=sentence):
+        task.write(iter([batch(**good), batch(**columns)]))
+    assert committed(penstock_server, topic) == []
+
+
+def test_a_row_that_names_no_topic_has_its_place(penstock_server: str) -> None:
+    task = writer(penstock_server, "value binary, topic string")
+    with pytest.raises(BadRowError, match="task 0: row 1 names no topic"):
+        task.write(iter([batch(value=[b"a", b"b"], topic=["t", None])]))
+
+
+def test_large_columns_become_batches_that_a_broker_takes(penstock_server: str) -> None:
+    topic = new_topic(penstock_server)
+    sizes = [10, 30_000, 5, 0, 60_000, 59_000, 1, 61_000] * 20
+    task = writer(penstock_server, topic=topic, kafka__max__request__size="65536")
+    assert task.write(iter([batch(value=[b"x" * size for size in sizes])])) == Written(len(sizes))
+    assert [len(row.value or b"") for row in committed(penstock_server, topic)] == sizes
+
+
+def test_nothing_is_seen_before_the_driver_commits_and_nothing_after_it_aborts(server: str) -> None:
+    topic = new_topic(server)
+    task = writer(server, topic=topic, delivery="exactly_once")
+    message = task.write(iter([batch(value=[b"1", b"2"])]))
+    assert message.rows == 2
+    assert committed(server, topic) == []
+    task.abort([message, None])
+    again = task.write(iter([batch(value=[b"3"])]))
+    task.commit([again])
+    assert [row.value for row in committed(server, topic)] == [b"3"]
+
+
+def test_a_second_attempt_shuts_the_first_one_out(server: str) -> None:
+    topic = new_topic(server)
+    task = writer(server, topic=topic, delivery="exactly_once")
+    zombie = task.write(iter([batch(value=[b"zombie"])]))
+    message = task.write(iter([batch(value=[b"row"])]))
+    with pytest.raises(AnswerError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
+        task.commit([zombie])
+    task.commit([message])
+    assert [row.value for row in committed(server, topic)] == [b"row"]
+
+
+def test_a_write_with_a_name_is_done_once(server: str) -> None:
+    topic, name = new_topic(server), uuid.uuid4().hex
+
+    def run(version: int, value: bytes) -> Written:
+        task = writer(server, topic=topic, delivery="exactly_once", txnAppId=name, txnVersion=str(version))
+        message = task.write(iter([batch(value=[value])]))
+        task.commit([message])
+        return message
+
+    assert run(3, b"first").rows == 1
+    assert run(3, b"again") == Written(0)
+    assert run(4, b"next").rows == 1
+    with pytest.raises(RolledBackError, match="has written number 4 already and is asked for number 3"):
+        run(3, b"late")
+    assert [row.value for row in committed(server, topic)] == [b"first", b"next"]
+
+
+def test_a_broker_that_is_killed_at_any_point_leaves_every_row_once(tmp_path: Path) -> None:
+    with ServedBroker(tmp_path) as broker:
+        broker.port = int(broker.bootstrap_servers.rpartition(":")[2])
+        topic = new_topic(broker.bootstrap_servers)
+
+        def dies() -> None:
+            broker.kill9()
+            broker.start()
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for number in range(4):
+                yield batch(value=[b"%d" % number] * 3)
+                dies()
+
+        task = writer(broker.bootstrap_servers, topic=topic, delivery="exactly_once", txnAppId="a", txnVersion="7")
+        message = task.write(batches())
+        dies()
+        task.commit([message])
+        dies()
+        assert task.write(batches()) == Written(0), "it is known to be done"
+        found = [row.value for row in committed(broker.bootstrap_servers, topic)]
+        assert found == [b"%d" % number for number in range(4) for _ in range(3)]
+
+
+def test_an_abort_after_a_failed_commit_leaves_alone_what_was_sent(
+    penstock_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(penstock_server)
+    task = writer(penstock_server, topic=topic, delivery="exactly_once")
+    first = task.write(iter([batch(value=[b"first"])]))
+    task.commit([first])
+    with monkeypatch.context() as patch:
+        aborted: list[Any] = []
+        patch.setattr(transactions, "abort", lambda _cluster, producer: aborted.append(producer))
+        task.abort([first])
+        assert aborted == []
+    assert [row.value for row in committed(penstock_server, topic)] == [b"first"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "sentence"),
+    [
+        ("key binary", {}, "the column value is missing"),
+        ("value binary", {}, "neither the option topic nor a column topic"),
+        ("value int", {"topic": "t"}, "the column value is int; it must be string or binary"),
+        ("value binary, other int", {"topic": "t"}, "there is no place for a column other"),
+        ("value binary", {"topic": "t", "delivery": "twice"}, "delivery='twice' must be one of"),
+        ("value binary", {"topic": "t", "txnAppId": "a"}, "txnAppId and txnVersion go together"),
+        ("value binary", {"topic": "t", "txnAppId": "a", "txnVersion": "1"}, "are for delivery=exactly_once"),
+        ("value binary", {"topic": "t", "kafka.transactional.id": "a"}, "names its transactions itself"),
+        ("value binary", {"topic": "t", "deliver": "x"}, "is delivery meant"),
+    ],
+)
+def test_what_does_not_fit_is_refused(schema: str, options: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        read_sink_options({"kafka.bootstrap.servers": "h:1", **options}, schema_of(schema))
+
+
+def test_overwriting_is_refused(spark: SparkSession, penstock_server: str) -> None:
+    frame = spark.createDataFrame([("a",)], "value string")
+    with pytest.raises(PySparkException, match="a topic cannot be overwritten"):
+        frame.write.format("penstock").mode("overwrite").option("topic", "t").option(
+            "kafka.bootstrap.servers", penstock_server
+        ).save()
+
+
+# ---- streams
+
+
+@pytest.mark.parametrize("dies", ["task", "driver"])
+def test_a_stream_writes_every_row_once_over_failures(
+    spark: SparkSession, server: str, tmp_path: Path, dies: str
+) -> None:
+    """A task that fails in its second half; then a driver that dies after its first commit of two."""
+    source, target = new_topic(server, partitions=2), new_topic(server)
+    for partition in range(2):
+        send(server, source, [b"%d/%d" % (partition, n) for n in range(50)], partition=partition)
+    trouble = tmp_path / "trouble"
+    trouble.touch()
+
+    def run(fails: bool) -> None:
+        frame = spark.readStream.format("penstock").option("kafka.bootstrap.servers", server)
+        frame = frame.option("subscribe", source).option("startingOffsets", "earliest")
+        read = frame.option("maxOffsetsPerTrigger", "40").load()
+        if dies == "task" and fails:
+            read = read.where("assert_true(partition = 0 OR offset < 30, 'told to fail') IS NULL")
+        query = (
+            read.select("value")
+            .writeStream.format("penstock")
+            .option("kafka.bootstrap.servers", server)
+            .option("topic", target)
+            .option("delivery", "exactly_once")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(120)
+
+    if dies == "task":
+        with pytest.raises(StreamingQueryException, match="told to fail"):
+            run(fails=True)
+    else:
+        run(fails=False)
+        # The last batch was committed, but the checkpoint does not know: it is done again.
+        for kind in ("", "."):
+            for path in (tmp_path / "checkpoint" / "commits").glob(f"{kind}2*"):
+                path.unlink()
+    run(fails=False)
+    found = [row.value for row in committed(server, target)]
+    assert sorted(value or b"" for value in found) == sorted(b"%d/%d" % (p, n) for p in range(2) for n in range(50))
