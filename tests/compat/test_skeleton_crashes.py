@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import signal
+import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import Consumer, KafkaError, Message, Producer
 from tests.compat.test_skeleton_clients import read_all
-from tests.support.processes import wait_until
+from tests.support.processes import free_port, wait_until
 from tests.support.served_broker import ServedBroker
 
 PARTITION = 0
@@ -62,6 +63,56 @@ def test_kill_9_in_full_load_loses_and_doubles_nothing(tmp_path: Path, full_coun
         assert len(set(values)) == len(values), "nothing twice"
         at = {value: offset for offset, value in enumerate(values)}
         assert {value: at.get(value) for value in acknowledged} == acknowledged
+        assert broker.stop() == 0
+    assert "Traceback" not in broker.output
+
+
+def test_a_group_goes_on_where_it_committed_through_kills_in_full_load(tmp_path: Path, full_counts: bool) -> None:
+    """One producer and one member live through every kill; what was committed is not seen again by the next member."""
+    broker = ServedBroker(tmp_path, group_initial_rebalance_delay_ms="0", offsets_topic_num_partitions="1")
+    broker.port = free_port()
+    with broker:
+        servers = broker.bootstrap_servers
+        producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 1})
+        config: dict[str, str | int | bool] = {
+            "bootstrap.servers": servers,
+            "group.id": "g",
+            "enable.auto.commit": False,
+        }
+        member = Consumer(config | {"auto.offset.reset": "earliest", "reconnect.backoff.max.ms": 200})
+        member.subscribe(["load"])
+        seen: list[int] = []
+        number = 0
+        for life in range(20 if full_counts else 3):
+            if life:
+                broker.kill9()
+                broker.start()
+            wanted = len(seen) + 300
+            deadline = time.monotonic() + 60
+            while len(seen) < wanted:
+                assert time.monotonic() < deadline, f"{len(seen)} of {wanted} records came"
+                if number < wanted + 500:
+                    producer.produce("load", b"%d" % number, partition=PARTITION)
+                    number += 1
+                producer.poll(0)
+                message = member.poll(0.01)
+                if message is not None and message.error() is None:
+                    seen.append(int(message.value() or b"-1"))
+            offsets = member.commit(asynchronous=False)
+            assert offsets is not None
+            assert offsets[0].offset == len(seen)
+        assert producer.flush(60) == 0
+        member.close()
+        broker.kill9()
+        broker.start()
+        assert seen == list(range(len(seen))), "each once, in order, with the idempotent producer's five in flight"
+        heir = Consumer(config | {"auto.offset.reset": "error"})
+        heir.subscribe(["load"])
+        first = heir.poll(60)
+        assert first is not None
+        assert first.error() is None
+        assert first.offset() == len(seen)
+        heir.close()
         assert broker.stop() == 0
     assert "Traceback" not in broker.output
 

@@ -88,7 +88,7 @@ class Child:
                 env=None if env is None else dict(env),
                 start_new_session=True,
             )
-        _tell_reaper("+", self.pid)
+        register(self.pid)
 
     @property
     def pid(self) -> int:
@@ -127,7 +127,16 @@ class Child:
 
     def _reap(self) -> None:
         self._process.wait()
-        _tell_reaper("-", self.pid)
+        unregister(self.pid)
+
+
+def register(group: int) -> None:
+    """From now on the process group dies with this process."""
+    _tell_reaper("+", group)
+
+
+def unregister(group: int) -> None:
+    _tell_reaper("-", group)
 
 
 def _tell_reaper(sign: str, pid: int) -> None:

@@ -1,0 +1,1 @@
+"""One program for each client in Python; those of other languages stand in `tools/judges`."""
