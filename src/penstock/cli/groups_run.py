@@ -19,7 +19,7 @@ from penstock.client.errors import ClientError
 from penstock.client.groups import DescribedGroup
 from penstock.client.offsets import LATEST, list_offsets
 
-OK, FAILED = 0, 1
+OK = 0
 _DEAD = "Dead"
 
 

@@ -18,7 +18,6 @@ from penstock.client.coordinators import again
 from penstock.client.errors import AnswerError, UnknownTopicError
 from penstock.client.messages import CallCodec, call_codec
 
-NO_CONTROLLER = -1
 DEFAULT = -1
 """As many partitions or replicas as the broker is configured to make."""
 

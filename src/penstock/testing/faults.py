@@ -118,7 +118,7 @@ class Faults:
 
     # The broker's side.
     def wrap(self, dispatch: Dispatch, call_later: CallLater) -> Dispatch:
-        """A dispatch that meets the faults; without any it costs a look at an empty dict."""
+        """A dispatch that meets the faults."""
 
         def dispatch_with_faults(frame: Buffer, peer: Peer) -> Outcome:
             if not self._faults:
