@@ -15,6 +15,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError
 
 KERNELS = [
+    "protocol/short_produce",
     "records/kernels",
     "records/record_kernels",
     "records/key_kernels",
@@ -27,9 +28,11 @@ KERNELS = [
 WAY = [
     "base/clock",
     "base/files",
+    "base/metrics",
     "drivers/appends",
     "drivers/delayed",
     "handlers/api",
+    "handlers/authoriser",
     "handlers/fetch",
     "handlers/missing",
     "handlers/produce",
@@ -51,6 +54,7 @@ WAY = [
     "server/connection",
     "server/dispatch",
     "server/framing",
+    "server/request_metrics",
     "storage/append",
     "storage/directory_health",
     "storage/index_file",

@@ -54,6 +54,12 @@ class Histogram:
         self.counts[bucket if bucket < _BUCKETS else _BUCKETS] += 1
         self.sum_us += duration_us
 
+    def __add__(self, other: Histogram) -> Histogram:
+        both = Histogram()
+        both.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
+        both.sum_us = self.sum_us + other.sum_us
+        return both
+
     @property
     def count(self) -> int:
         return sum(self.counts)

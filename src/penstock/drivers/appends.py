@@ -43,6 +43,11 @@ class HeavyAppends:
         self._clock = clock
         self._queues: dict[TopicPartition, deque[_Entry]] = {}
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether any partition's appends wait for one on a thread."""
+        return bool(self._queues)
+
     def must_wait(self, partition: Partition, records: ReadableBuffer) -> bool:
         """Whether these records go through `append` here, and not straight to their partition."""
         return (bool(self._queues) and partition.topic_partition in self._queues) or is_heavy(

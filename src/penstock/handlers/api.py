@@ -126,6 +126,9 @@ class Api(NamedTuple):
     """`(answer, version) -> body`."""
     advertised_low: int | None = None
     """Where clients are told of lower versions than are served."""
+    short: Callable[[bytes, int, int, int, Services, Peer], bytes | None] | None = None
+    """`(frame, body position, version, correlation id, services, peer) -> frame of the answer`: the short way of a small
+    request that needs no waiting. None: nothing was done, and the other way is taken."""
     load: Callable[[int], object] | None = None
     """Loads a version's schema, on any thread; None where there is nothing to load."""
 

@@ -37,7 +37,7 @@ from penstock.handlers.offset_commit import handle_offset_commit
 from penstock.handlers.offset_delete import handle_offset_delete
 from penstock.handlers.offset_fetch import handle_offset_fetch
 from penstock.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
-from penstock.handlers.produce import handle_produce
+from penstock.handlers.produce import handle_produce, produce_short
 from penstock.handlers.reassignments import handle_alter_partition_reassignments, handle_list_partition_reassignments
 from penstock.handlers.sasl import handle_sasl_authenticate, handle_sasl_handshake
 from penstock.handlers.sync_group import handle_sync_group
@@ -50,7 +50,18 @@ from penstock.protocol.produce import decode_produce_request, encode_produce_ans
 def make_registry() -> dict[int, Api]:
     apis: dict[int, Api] = {}
     listed = (
-        Api(0, "Produce", 3, 13, 9, handle_produce, decode_produce_request, encode_produce_answer, advertised_low=0),
+        Api(
+            0,
+            "Produce",
+            3,
+            13,
+            9,
+            handle_produce,
+            decode_produce_request,
+            encode_produce_answer,
+            advertised_low=0,
+            short=produce_short,
+        ),
         Api(1, "Fetch", 4, 18, 12, handle_fetch, decode_fetch_request, encode_fetch_answer),
         kio_api(2, "ListOffsets", 1, 11, 6, handle_list_offsets),
         kio_api(3, "Metadata", 0, 13, 9, handle_metadata),

@@ -36,7 +36,7 @@ def read_request_header(frame: Buffer) -> RequestHeader:
     if length < 0:
         if length != -1:
             raise MalformedMessageError(f"a client id of length {length}")
-        return RequestHeader(api_key, api_version, correlation_id, None, 10)
+        return tuple.__new__(RequestHeader, (api_key, api_version, correlation_id, None, 10))
     end = 10 + length
     if end > len(frame):
         raise MalformedMessageError("the client id is longer than the frame")
@@ -44,7 +44,8 @@ def read_request_header(frame: Buffer) -> RequestHeader:
         client_id = frame[10:end].decode()
     except UnicodeDecodeError:
         raise MalformedMessageError("the client id is not UTF-8") from None
-    return RequestHeader(api_key, api_version, correlation_id, client_id, end)
+    # The constructor of a named tuple is interpreted; this is not.
+    return tuple.__new__(RequestHeader, (api_key, api_version, correlation_id, client_id, end))
 
 
 def skip_header_tags(frame: Buffer, position: int) -> int:

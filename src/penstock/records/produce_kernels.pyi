@@ -14,3 +14,15 @@ def plain_batches(
     is_client: bool,
     batch_class: type[_Batch],
 ) -> tuple[list[_Batch], list[int]] | None: ...
+def placed_batch(
+    frame: bytes,
+    start: int,
+    end: int,
+    oldest_ms: int,
+    newest_ms: int,
+    bytes_max: int,
+    require_keys: bool,
+    base_offset: int,
+    leader_epoch: int,
+    batch_class: type[_Batch],
+) -> tuple[bytes, int, int, _Batch | None] | None: ...

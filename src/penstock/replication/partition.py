@@ -133,6 +133,17 @@ class Partition:
             self.verifications.end(in_transaction)
         return self._appended(result)
 
+    def append_short(self, frame: bytes, start: int, end: int, acks: int) -> int:
+        """Appends a batch that is acknowledged at once, and gives its base offset; -1 where it must go the long way."""
+        if not self.is_leader or len(self.isr) != 1 or self.flush_offset >= 0:
+            return -1
+        if acks == ACKS_ALL and self.effective_min_isr > 1:
+            return -1
+        base_offset = self.log.append_short(frame, start, end, self.leader_epoch)
+        if base_offset >= 0:
+            self.maybe_move_high_watermark()
+        return base_offset
+
     def append_prepared(self, prepared: Prepared, acks: int) -> Appended:
         """The same for bytes of a client that were prepared elsewhere."""
         self._check_append(acks)

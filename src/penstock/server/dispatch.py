@@ -25,6 +25,9 @@ logger = logging.getLogger(__name__)
 
 Parts = list[bytes | Slice]
 
+SHORT_BYTES_MAX = 64 * 1024
+"""Requests up to this size may take an API's short way: in a larger one the bytes weigh more than the calls."""
+
 
 class Waiting:
     """An answer that will come; `encode` turns it into the bytes to send."""
@@ -113,6 +116,11 @@ class Dispatcher:
             position = skip_header_tags(frame, position)
         times = self.times[api_key]
         times.received(version)
+        if api.short is not None and len(frame) <= SHORT_BYTES_MAX and type(frame) is bytes:
+            said = api.short(frame, position, version, correlation_id, self._services, peer)
+            if said is not None:
+                times.answered(self._now_us() - begun_us)
+                return said
         request = api.decode(frame, position, version)
         answer = api.handle(request, Context(self._services, peer, api_key, version, client_id))
         header = response_header(correlation_id, api_key, flexible=flexible)

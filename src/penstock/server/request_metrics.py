@@ -16,28 +16,38 @@ _PREFIX = "kafka_network_requestmetrics_"
 class ApiTimes:
     """One API's requests."""
 
-    __slots__ = ("errors", "local", "name", "remote", "requests", "total")
+    __slots__ = ("_answered", "_handled", "_waited", "errors", "name", "remote", "requests")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.requests: dict[int, int] = {}
         """By version."""
         self.errors: dict[str, int] = {}
-        self.local = Histogram()
+        self._answered = Histogram()
+        """Of requests that were answered at once: their local time is all their time."""
+        self._handled = Histogram()
+        self._waited = Histogram()
+        """Of requests that waited: their local time, and all of it."""
         self.remote = Histogram()
-        self.total = Histogram()
+
+    @property
+    def local(self) -> Histogram:
+        return self._answered + self._handled
+
+    @property
+    def total(self) -> Histogram:
+        return self._answered + self._waited
 
     def received(self, version: int) -> None:
         self.requests[version] = self.requests.get(version, 0) + 1
 
     def answered(self, local_us: int) -> None:
-        self.local.add(local_us)
-        self.total.add(local_us)
+        self._answered.add(local_us)
 
     def waited(self, local_us: int, remote_us: int) -> None:
-        self.local.add(local_us)
+        self._handled.add(local_us)
         self.remote.add(remote_us)
-        self.total.add(local_us + remote_us)
+        self._waited.add(local_us + remote_us)
 
     def failed(self, error: str) -> None:
         self.errors[error] = self.errors.get(error, 0) + 1

@@ -69,17 +69,21 @@ def is_heavy(records: ReadableBuffer, config: LogConfig) -> bool:
 
 def prepare_leader(records: ReadableBuffer, config: LogConfig, origin: Origin, now_ms: int) -> Prepared:
     """Checks a produced set of batches, whole, and recompresses it where the topic asks. Raises; keeps nothing."""
-    if config.log_append_time:
-        oldest_ms, newest_ms = _LONG_MIN, LONG_MAX
-    else:
-        oldest_ms = max(now_ms - config.timestamp_before_max_ms, _LONG_MIN)
-        newest_ms = min(now_ms + config.timestamp_after_max_ms, LONG_MAX)
+    oldest_ms, newest_ms = timestamp_bounds(config, now_ms)
     if not config.codec:
         bytes_max, is_client = config.max_message_bytes, origin is Origin.CLIENT
         plain = plain_batches(records, oldest_ms, newest_ms, bytes_max, config.compact, is_client, Batch)
         if plain is not None:
             return Prepared(_writable(records), *plain, config)
     return _prepare_with_care(records, config, origin, now_ms)
+
+
+def timestamp_bounds(config: LogConfig, now_ms: int) -> tuple[int, int]:
+    """The oldest and the newest timestamp that a record may have."""
+    if config.log_append_time:
+        return _LONG_MIN, LONG_MAX
+    newest_ms = now_ms + config.timestamp_after_max_ms
+    return max(now_ms - config.timestamp_before_max_ms, _LONG_MIN), newest_ms if newest_ms < LONG_MAX else LONG_MAX
 
 
 def _writable(records: ReadableBuffer) -> memoryview:

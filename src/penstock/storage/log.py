@@ -94,6 +94,13 @@ class Log:
         active.append(data, batches)
         self.end = Place(batches[-1].last_offset + 1, active.base_offset, active.size_bytes)
 
+    def append_one(self, data: bytes, last_offset: int, max_timestamp: int) -> None:
+        """The same for a batch alone."""
+        active = self._active
+        active.append_one(data, last_offset, max_timestamp)
+        # The constructor of a named tuple is interpreted; this is not.
+        self.end = tuple.__new__(Place, (last_offset + 1, active.base_offset, active.size_bytes))
+
     def should_roll(self, size_bytes: int, max_timestamp: int, last_offset: int, jitter_ms: int, now_ms: int) -> bool:
         """Row S6: whether a set of batches must begin a new segment."""
         active, config = self._active, self.config

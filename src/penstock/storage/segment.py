@@ -286,20 +286,20 @@ class Indexer:
         self.largest = TimestampOffset(*time_index.last())
 
     def add(self, batches: Iterable[Batch], shift: int = 0) -> None:
-        """`shift` is added to each batch's position to give its place in the file. A full index takes no entry."""
-        newest = self.largest.timestamp
-        since = self._bytes_since_entry
-        interval = self._interval_bytes
+        """`shift` is added to each batch's position to give its place in the file."""
         for batch in batches:
-            if batch.max_timestamp > newest:
-                newest = batch.max_timestamp
-                self.largest = TimestampOffset(newest, batch.last_offset)
-            if since > interval and not self._offset_index.is_full and not self._time_index.is_full:
-                self._offset_index.append(batch.last_offset, batch.position + shift)
-                self._time_index.maybe_append(*self.largest)
-                since = 0
-            since += batch.size_bytes
-        self._bytes_since_entry = since
+            self.add_one(batch.last_offset, batch.max_timestamp, batch.position + shift, batch.size_bytes)
+
+    def add_one(self, last_offset: int, max_timestamp: int, position: int, size_bytes: int) -> None:
+        """A batch at `position` of the file. A full index takes no entry."""
+        if max_timestamp > self.largest.timestamp:
+            self.largest = TimestampOffset(max_timestamp, last_offset)
+        since = self._bytes_since_entry
+        if since > self._interval_bytes and not self._offset_index.is_full and not self._time_index.is_full:
+            self._offset_index.append(last_offset, position)
+            self._time_index.maybe_append(*self.largest)
+            since = 0
+        self._bytes_since_entry = since + size_bytes
 
     def finish(self) -> None:
         """The final time entry, at roll, close and recovery."""
@@ -358,6 +358,16 @@ class ActiveSegment(Segment):
         self.file.pwrite(data, position)
         self._indexer.add(batches, position)
         self.size_bytes = position + len(data)
+
+    def append_one(self, data: bytes, last_offset: int, max_timestamp: int) -> None:
+        """The same for a batch alone."""
+        position = self.size_bytes
+        if position == 0:
+            self._first_timestamp = max_timestamp
+        self.file.pwrite(data, position)
+        size_bytes = len(data)
+        self._indexer.add_one(last_offset, max_timestamp, position, size_bytes)
+        self.size_bytes = position + size_bytes
 
     def has_room_for(self, last_offset: int) -> bool:
         """Whether a batch up to `last_offset` fits: relative offsets are int32, and neither index is full."""

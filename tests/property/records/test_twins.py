@@ -47,6 +47,30 @@ def test_plain_batches(
     both("produce_kernels", "plain_batches", data, oldest_ms, newest_ms, bytes_max, require_keys, is_client, Batch)
 
 
+@given(
+    st.one_of(broken(BATCHES), st.lists(RECORDS, min_size=1, max_size=3).map(build_batch)),
+    st.integers(-2, 70),
+    st.integers(0, 400),
+    INT64,
+    INT64,
+    st.booleans(),
+)
+def test_placed_batch(data: bytes, start: int, cut: int, oldest_ms: int, base_offset: int, require_keys: bool) -> None:
+    frame = bytes(max(start, 0)) + data
+    bounds = (oldest_ms, 2**63 - 1, 400, require_keys, base_offset % 2**40, 5, Batch)
+    both("produce_kernels", "placed_batch", frame, start, len(frame) - cut % 3, *bounds)
+
+
+@given(st.binary(max_size=300), st.integers(0, 12), st.integers(3, 13))
+def test_short_produce(frame: bytes, at: int, version: int) -> None:
+    both("short_produce", "short_request", frame, at, version)
+
+
+@given(st.binary(min_size=130, max_size=130), st.integers(2, 127), st.integers(3, 13), INT64, INT64)
+def test_short_answer(frame: bytes, topic_end: int, version: int, base_offset: int, start_offset: int) -> None:
+    both("short_produce", "short_answer", frame, 1, topic_end, version, -7, 3, base_offset, start_offset)
+
+
 @given(st.binary(max_size=3000), st.integers(0, 20))
 def test_crc(data: bytes, start: int) -> None:
     start = min(start, len(data))

@@ -5,7 +5,9 @@ import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import penstock.protocol
 import penstock.records
+from penstock.protocol import short_produce
 from penstock.records import (
     arrow_kernels,
     build_kernels,
@@ -17,27 +19,29 @@ from penstock.records import (
     recovery_kernels,
 )
 
-NAMES = (
-    "kernels",
-    "record_kernels",
-    "key_kernels",
-    "arrow_kernels",
-    "build_kernels",
-    "partition_kernels",
-    "recovery_kernels",
-    "produce_kernels",
+BUILT = (
+    kernels,
+    record_kernels,
+    key_kernels,
+    arrow_kernels,
+    build_kernels,
+    partition_kernels,
+    recovery_kernels,
+    produce_kernels,
+    short_produce,
 )
-DIRECTORY = Path(penstock.records.__file__).parent
+ROOMS = {"penstock.records": penstock.records, "penstock.protocol": penstock.protocol}
 
 
 def _load_interpreted() -> SimpleNamespace:
     """Runs the .py files under their own names, so that they find each other, and puts the built ones back."""
     loaded: dict[str, ModuleType] = {}
-    built = {name: sys.modules[f"penstock.records.{name}"] for name in NAMES}
     try:
-        for name in NAMES:
-            full_name = f"penstock.records.{name}"
-            spec = importlib.util.spec_from_file_location(full_name, DIRECTORY / f"{name}.py")
+        for built_module in BUILT:
+            full_name = built_module.__name__
+            room, _, name = full_name.rpartition(".")
+            path = Path(ROOMS[room].__path__[0]) / f"{name}.py"
+            spec = importlib.util.spec_from_file_location(full_name, path)
             assert spec is not None
             assert spec.loader is not None
             module = importlib.util.module_from_spec(spec)
@@ -45,21 +49,13 @@ def _load_interpreted() -> SimpleNamespace:
             spec.loader.exec_module(module)
             loaded[name] = module
     finally:
-        for name, module in built.items():
-            sys.modules[f"penstock.records.{name}"] = module
-            setattr(penstock.records, name, module)
+        for built_module in BUILT:
+            room, _, name = built_module.__name__.rpartition(".")
+            sys.modules[built_module.__name__] = built_module
+            setattr(ROOMS[room], name, built_module)
     assert not loaded["kernels"].COMPILED
     return SimpleNamespace(**loaded)
 
 
 interpreted = _load_interpreted()
-built = SimpleNamespace(
-    kernels=kernels,
-    record_kernels=record_kernels,
-    key_kernels=key_kernels,
-    arrow_kernels=arrow_kernels,
-    build_kernels=build_kernels,
-    partition_kernels=partition_kernels,
-    recovery_kernels=recovery_kernels,
-    produce_kernels=produce_kernels,
-)
+built = SimpleNamespace(**{module.__name__.rpartition(".")[2]: module for module in BUILT})

@@ -1,0 +1,218 @@
+"""A small Produce has a short way and a long one: whatever is sent, both give the same answers and leave the same files."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.property.records.strategies import broken
+from tests.support.forgetful_files import ForgetfulFiles
+from tests.unit.handlers.world import Answer, World, shape
+
+from penstock.handlers.api import CloseConnectionError
+from penstock.handlers.authoriser import Action
+from penstock.protocol.errors import MalformedMessageError
+from penstock.records.batch import Codec, TimestampType, crc32c
+from penstock.records.build import build_batch
+from penstock.replication.traffic import FIELDS
+from penstock.server.dispatch import Dispatcher
+
+HEADER_BYTES = 11
+"""Of the frames here, without tagged fields."""
+DIRECTORY = Path("/data")
+NOW_MS = 1_700_000_000_000
+TOPICS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "rolling": {"segment_bytes": "400"},
+    "compact": {"cleanup_policy": "compact"},
+    "zstd": {"compression_type": "zstd"},
+    "uncompressed": {"compression_type": "uncompressed"},
+    "stamped": {"message_timestamp_type": "LogAppendTime"},
+    "flushed": {"flush_messages": "3"},
+    "recent": {"message_timestamp_before_max_ms": "1000", "message_timestamp_after_max_ms": "1000"},
+    "limited": {"max_message_bytes": "120"},
+    "guarded": {"min_insync_replicas": "2"},
+    "indexed": {"index_interval_bytes": "100", "segment_index_bytes": "64"},
+    "secret": {},
+    "__consumer_offsets": {},
+}
+NAMES = [*TOPICS, *["plain"] * 8, "absent", "n" * 127, "ä"]
+
+
+def world(*, is_short: bool) -> World:
+    files = ForgetfulFiles()
+    files.make_directory("/data")
+    made = World(DIRECTORY, files=files, log_index_size_max_bytes="1024")
+    for name, configs in TOPICS.items():
+        made.create_topic(name, **configs)
+    made.authoriser.denied.add((Action.WRITE, "secret"))
+    if not is_short:
+        made.dispatcher = Dispatcher({key: api._replace(short=None) for key, api in made.apis.items()}, made.services)
+        made._dispatch = made.dispatcher.dispatch
+    return made
+
+
+TIMES = st.sampled_from([NOW_MS, NOW_MS, NOW_MS, NOW_MS - 900, NOW_MS + 1500, NOW_MS - 2**33, -1, 0, 2**60])
+RECORDS = st.tuples(TIMES, st.none() | st.binary(max_size=3), st.none() | st.binary(max_size=60), st.just(()))
+PRODUCERS = st.sampled_from([(-1, -1), (-1, -1), (5, 0), (5, 1), (6, 0)])
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> bytes:
+    producer_id, epoch = draw(PRODUCERS)
+    return build_batch(
+        draw(st.lists(RECORDS, min_size=1, max_size=3)),
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=-1 if producer_id < 0 else draw(st.integers(0, 4)),
+        codec=draw(st.sampled_from([Codec.NONE] * 8 + [Codec.GZIP])),
+        timestamp_type=draw(st.sampled_from([TimestampType.CREATE_TIME] * 8 + [TimestampType.LOG_APPEND_TIME])),
+        transactional=draw(st.integers(0, 9)) == 0,
+        base_offset=draw(st.sampled_from([0] * 9 + [3])),
+    )
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> tuple[int, bytes]:
+    """A version and a frame's body, as a client would make it or nearly so."""
+    version = draw(st.integers(3, 13))
+    make = shape(0, version)
+    name, number = draw(st.sampled_from(NAMES)), draw(st.sampled_from([0, 0, 0, 0, 1, -1]))
+    records = draw(st.one_of(batches(), batches(), batches(), broken(batches()), batches().map(overstated), st.none()))
+    entry = make.topic_data.partition_data.make(index=number, records=records)
+    ids = [uuid.UUID(int=1001), uuid.UUID(int=1002), uuid.UUID(int=9)]
+    topic = make.topic_data.make(
+        name=name, topic_id=draw(st.sampled_from(ids)), partition_data=(entry,) * draw(st.sampled_from([1] * 9 + [2]))
+    )
+    values: dict[str, Any] = {
+        "transactional_id": draw(st.sampled_from([None] * 9 + ["id"])),
+        "acks": draw(st.sampled_from([-1, 0, 1, 1, 2])),
+        "timeout": datetime.timedelta(milliseconds=draw(st.sampled_from([0, 1000]))),
+        "topic_data": (topic,) * draw(st.sampled_from([1] * 9 + [0, 2])),
+    }
+    return version, make.make(**values)
+
+
+def overstated(records: bytes) -> bytes:
+    """The same batch, but its header claims a later timestamp than any record has."""
+    data = bytearray(records)
+    data[35:43] = (NOW_MS + 500).to_bytes(8, "big")
+    data[17:21] = crc32c(data, 21).to_bytes(4, "big")
+    return bytes(data)
+
+
+def answer(one: World, frame: bytes, version: int) -> Any:
+    try:
+        said = Answer(0, version, 9, one.send_frame(frame))
+    except (MalformedMessageError, CloseConnectionError) as error:
+        return type(error), str(error)
+    one.loop.advance(2000)
+    return said._content, [partition.log.recovery_point for partition in one.partitions]
+
+
+def state(one: World) -> dict[str, Any]:
+    """The logs' files, byte for byte, and what is known of them."""
+    found: dict[str, Any] = {}
+    for partition in one.partitions:
+        directory = partition.log.directory
+        for name in one.files.list(directory):
+            if name.endswith((".log", ".index", ".timeindex", ".snapshot")):
+                found[f"{directory}/{name}"] = one.files.read(f"{directory}/{name}")
+    for partition in one.partitions:
+        log, traffic = partition.log, partition.traffic
+        found[str(partition.topic_partition)] = (
+            log.end_offset,
+            log.high_watermark,
+            log.log_start_offset,
+            log.log.active.largest,
+            [(known.producer_id, known.epoch, list(known.batches)) for known in log.producers.values()],
+            [getattr(traffic, field) for field in FIELDS],
+        )
+    return found
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.lists(requests(), min_size=1, max_size=25), st.data())
+def test_both_ways_lead_to_the_same(asked: list[tuple[int, Any]], data: st.DataObject) -> None:
+    worlds = world(is_short=True), world(is_short=False)
+    for version, request in asked:
+        frame = worlds[0].frame(0, version, request)
+        if data.draw(st.integers(0, 5)) == 0:  # the header stays
+            frame = frame[:HEADER_BYTES] + data.draw(broken(st.just(frame[HEADER_BYTES:])))
+        short, long = (answer(one, frame, version) for one in worlds)
+        assert short == long
+    assert state(worlds[0]) == state(worlds[1])
+
+
+def one_batch(one: World, version: int, topic: str, records: bytes, acks: int) -> bytes:
+    make = shape(0, version)
+    entry = make.topic_data.partition_data.make(index=0, records=records)
+    asked = make.topic_data.make(name=topic, topic_id=one.image.topics[topic].topic_id, partition_data=(entry,))
+    request = make.make(transactional_id=None, acks=acks, timeout=datetime.timedelta(seconds=1), topic_data=(asked,))
+    return one.frame(0, version, request)
+
+
+def alone_of_three(one: World) -> None:
+    """As in a cluster whose other replicas are gone: `guarded` wants two."""
+    for partition in one.partitions.of_topic("guarded"):
+        partition.take_role(leader=1, leader_epoch=partition.leader_epoch, isr=(1,), replicas=(1, 2, 3))
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_both_ways_lead_to_the_same_in_every_kind_of_topic(topic: str) -> None:
+    worlds = world(is_short=True), world(is_short=False)
+    for one in worlds:
+        alone_of_three(one)
+    records = [
+        build_batch([(NOW_MS, b"k", b"first", ())]),
+        build_batch([(NOW_MS + 1, b"k", b"second", ()), (NOW_MS, b"k", b"third", ())]),
+        build_batch([(NOW_MS, None, b"no key", ())]),
+        overstated(build_batch([(NOW_MS, b"k", b"fourth", ())])),
+        build_batch([(NOW_MS - 5000, b"k", b"old", ())]),
+        build_batch([(NOW_MS, b"k", b"v" * 600, ())]),
+        *(
+            build_batch([(NOW_MS, b"k", b"%d" % n, ())], producer_id=5, producer_epoch=0, base_sequence=n)
+            for n in (0, 1, 1, 3, 2)
+        ),
+    ]
+    for version in range(3, 14):
+        for acks in (1, -1, 0):
+            for data in records:
+                frame = one_batch(worlds[0], version, topic, data, acks)
+                short, long = (answer(one, frame, version) for one in worlds)
+                assert short == long
+    assert state(worlds[0]) == state(worlds[1])
+
+
+def test_what_a_client_sends_all_day_takes_the_short_way() -> None:
+    one = world(is_short=True)
+    taken: list[bool] = []
+    produce = one.apis[0]
+    assert produce.short is not None
+    way = produce.short
+
+    def counted(*arguments: Any) -> bytes | None:
+        said = way(*arguments)
+        taken.append(said is not None)
+        return said
+
+    one.dispatcher = Dispatcher({0: produce._replace(short=counted)}, one.services)
+    one._dispatch = one.dispatcher.dispatch
+    for version in range(3, 14):
+        for acks in (1, -1):
+            for producer_id, sequence in ((-1, -1), (7, len(taken) // 2)):
+                records = build_batch(
+                    [(NOW_MS, None, b"v" * 100, ())],
+                    producer_id=producer_id,
+                    producer_epoch=min(sequence, 0),
+                    base_sequence=sequence,
+                )
+                said = Answer(0, version, 9, one.send_frame(one_batch(one, version, "plain", records, acks))).read()
+                assert said.responses[0].partition_responses[0].base_offset == len(taken) - 1
+    assert len(taken) == 44
+    assert all(taken)
