@@ -13,7 +13,7 @@ from typing import Self
 from tests.support.processes import Child, wait_until
 
 SOURCE = Path(__file__).parents[2] / "src"
-_PROGRAM = "import typer; from penstock.cli.serve import serve; typer.run(serve)"
+_PROGRAM = "import sys; from penstock.cli.serve import main; sys.exit(main(sys.argv[1:]))"
 _READY = re.compile(r"^ready PLAINTEXT://(127\.0\.0\.1:\d+)$", re.MULTILINE)
 
 

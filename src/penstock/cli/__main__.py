@@ -2,6 +2,6 @@
 
 import sys
 
-from penstock.cli.main import main
+from penstock.cli.entry import main
 
 sys.exit(main())

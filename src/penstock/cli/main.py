@@ -91,7 +91,7 @@ def demo(
 
 
 def _register_serve() -> None:
-    """`serve` brings the whole broker with it: it is imported when it is called, its options too."""
+    """`serve` brings the whole broker with it: it is imported when it is called, and reads its options itself."""
     if importlib.util.find_spec("penstock.cli.serve") is None:
         return
 
@@ -100,16 +100,9 @@ def _register_serve() -> None:
         help="Run a broker in the foreground.",
     )
     def serve(context: typer.Context) -> None:
-        from penstock.cli import kernels_notice
-        from penstock.cli.serve import serve as command
+        from penstock.cli.serve import main as run
 
-        kernels_notice.give()
-        inner = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        inner.command()(command)
-        code = typer.main.get_command(inner).main(
-            args=list(context.args), prog_name="penstock serve", standalone_mode=False
-        )
-        raise typer.Exit(code if isinstance(code, int) else OK)
+        raise typer.Exit(run(context.args))
 
 
 _register_serve()

@@ -2,57 +2,72 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import json
 import logging
 import signal
 import sys
-from enum import StrEnum
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import NoReturn
 
 from penstock.base.errors import PenstockError
 from penstock.base.open_files import raise_open_files_limit
+from penstock.cli import kernels_notice
 
 
-class LogFormat(StrEnum):
-    TEXT = "text"
-    JSON = "json"
-
-
-class LogLevel(StrEnum):
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
+LEVELS = ("debug", "info", "warning", "error")
 HURRY = "a second signal: stopping at once"
 
 
-def serve(
-    data: Annotated[str | None, typer.Option(help="Directory for the logs (log.dirs).")] = None,
-    listen: Annotated[str | None, typer.Option(help="HOST:PORT to listen on; port 0 takes a free one.")] = None,
-    config: Annotated[Path | None, typer.Option(help="A server.properties file, as Kafka's.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value; beats every other source.")] = None,
-    log_format: Annotated[LogFormat, typer.Option(help="Of the log on stderr.")] = LogFormat.TEXT,
-    log_level: Annotated[LogLevel, typer.Option(help="Least level of what is logged.")] = LogLevel.INFO,
-) -> None:
-    """Run a broker until SIGTERM or SIGINT. Prints `ready PROTOCOL://host:port` on stdout when it serves."""
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"penstock: {message} (see penstock serve --help)\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="penstock serve",
+        description="Run a broker until SIGTERM or SIGINT. Prints `ready PROTOCOL://host:port` on stdout when it serves.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--data", metavar="DIR", help="directory for the logs (log.dirs)")
+    parser.add_argument("--listen", metavar="HOST:PORT", help="where to listen; port 0 takes a free one")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="a server.properties file, as Kafka's")
+    parser.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], help="beats every other source; may be repeated"
+    )
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="of the log on stderr")
+    parser.add_argument("--log-level", choices=LEVELS, default="info", help="least level of what is logged")
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs a broker and returns the exit code. Its options are argparse's: the commands' library would double the start."""
+    try:
+        given = _parser().parse_args(arguments)
+    except SystemExit as ended:  # help was given, or a mistake named
+        return int(ended.code or 0)
+    kernels_notice.give()
+    # kio's schemas register themselves with hypothesis where that is installed: a third of a broker's start and memory.
+    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     from penstock.app.config import BrokerConfig, merge
 
-    _set_up_logging(log_format, log_level)
+    _set_up_logging(given.log_format, given.log_level)
     try:
-        content = None if config is None else _read(config)
-        given = listen if listen is not None or config is not None else "127.0.0.1:9092"
-        broker_config = BrokerConfig(merge(content, data, given, set_ or ()))
+        content = None if given.config is None else _read(given.config)
+        listen = given.listen if given.listen is not None or given.config is not None else "127.0.0.1:9092"
+        broker_config = BrokerConfig(merge(content, given.data, listen, given.set))
     except (PenstockError, OSError) as error:
-        typer.echo(f"penstock: {error}", err=True)
-        raise typer.Exit(2) from None
-    raise typer.Exit(_run(broker_config))
+        _complain(str(error))
+        return 2
+    return _run(broker_config)
+
+
+def _complain(sentence: str) -> None:
+    print(f"penstock: {sentence}", file=sys.stderr, flush=True)
 
 
 def _read(path: Path) -> str:
@@ -95,7 +110,7 @@ async def _serve(broker_config: object) -> int:
     try:
         await broker.start()
     except (PenstockError, OSError) as error:
-        typer.echo(f"penstock: {error}", err=True)
+        _complain(str(error))
         await broker.stop()
         return 1
     for bound in broker.endpoints:
@@ -109,7 +124,7 @@ async def _serve(broker_config: object) -> int:
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
     for complaint in complaints:
-        typer.echo(f"penstock: {complaint}", err=True)
+        _complain(complaint)
     failed.cancel()
     stopped.cancel()
     return 1 if complaints or broker.failed.is_set() else 0
@@ -138,11 +153,11 @@ class _TextFormatter(logging.Formatter):
         return text.replace("\r", "\\r").replace("\n", "\\n")
 
 
-def _set_up_logging(log_format: LogFormat, log_level: LogLevel) -> None:
+def _set_up_logging(log_format: str, log_level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         _JsonFormatter()
-        if log_format is LogFormat.JSON
+        if log_format == "json"
         else _TextFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     )
     logging.basicConfig(level=log_level.upper(), handlers=[handler])

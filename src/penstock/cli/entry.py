@@ -1,0 +1,15 @@
+"""Where `penstock` begins: a broker goes past the library of the other commands, which would double its start."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["serve"]:
+        from penstock.cli.serve import main as serve
+
+        return serve(sys.argv[2:])
+    from penstock.cli.main import main as commands
+
+    return commands()
