@@ -21,7 +21,8 @@ from pathlib import Path
 
 from benchmarks import load
 from benchmarks.peers import Kafka, Peer, Penstock, bootstrap, cpu, exchange, resident_mb
-from benchmarks.table import Figure, chosen, header, picture, table
+from benchmarks.scale import ALONE
+from benchmarks.table import Figure, chosen, header, picture, run_each, table
 from penstock.records.build import build_batch
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -206,10 +207,15 @@ def run(names: Iterable[str], folder: Path) -> list[Figure]:
 
 def main(arguments: list[str]) -> int:
     write = "--write" in arguments
-    wanted = chosen(BENCHES, [name for name in arguments if name != "--write"])
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
-        figures = run({*wanted, "warm"}, Path(folder))
-    print(f"# {header()}\n\n{table(figures, 'Kafka 4.3')}")
+    wanted = chosen([*BENCHES, *ALONE], [name for name in arguments if name != "--write"])
+    figures: list[Figure] = []
+    if not ALONE.keys() >= set(wanted):
+        with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+            figures = run({*wanted, "warm"}, Path(folder))
+        print(f"# {header()}\n\n{table(figures, 'Kafka 4.3')}")
+    alone = run_each(ALONE, [name for name in ALONE if name in wanted])
+    if alone:
+        print(f"\n# {header()}, without Kafka\n\n{table(alone, 'yardstick')}")
     if write:
         picture(figures, "One broker beside Apache Kafka 4.3 (times better)", DOCS / "benchmarks-broker.svg")
     return 0
