@@ -17,7 +17,6 @@ from penstock.base.errors import PenstockError
 from penstock.base.open_files import raise_open_files_limit
 from penstock.cli import kernels_notice
 
-
 LEVELS = ("debug", "info", "warning", "error")
 HURRY = "a second signal: stopping at once"
 
@@ -156,8 +155,6 @@ class _TextFormatter(logging.Formatter):
 def _set_up_logging(log_format: str, log_level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
-        _JsonFormatter()
-        if log_format == "json"
-        else _TextFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        _JsonFormatter() if log_format == "json" else _TextFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     )
     logging.basicConfig(level=log_level.upper(), handlers=[handler])
