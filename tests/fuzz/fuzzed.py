@@ -94,7 +94,7 @@ TARGETS = {"frames": _frames, "batches": _batches}
 
 
 def main() -> None:
-    sys.meta_path.insert(0, _Sources())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _Sources())
     logging.disable()
     target = TARGETS[sys.argv.pop(1)]()
     for function in _functions():
