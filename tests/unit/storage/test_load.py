@@ -367,6 +367,8 @@ def test_what_remains_below_the_log_start_is_dropped_with_its_epochs_and_produce
     assert (log.log_start_offset, log.end_offset, log.recovery_point, log.high_watermark) == (5000,) * 4
     assert log.leader_epochs.entries == ()
     assert list(log.producers.values()) == []
+    log, _ = open_log(files, log_start_offset=5000)
+    assert log.leader_epochs.entries == (), "a crash before the next flush does not bring them back"
     assert log.append_as_leader(produced(producer_id=7, sequence=33), leader_epoch=9).base_offset == 5000
     log.flush()
     log, _ = open_log(files, log_start_offset=5000)

@@ -322,7 +322,8 @@ def test_emptying_a_log_leaves_one_segment_at_the_offset_and_nothing_else() -> N
         log.append_as_leader(produced(producer_id=1, sequence=number), leader_epoch=number)
     log.truncate_fully(100)
     assert (bases(log), log.log_start_offset, log.end_offset, log.high_watermark) == ([100], 100, 100, 100)
-    assert sorted(listing(files)) == [f"{100:020d}{kind}" for kind in (".index", ".log", ".timeindex")]
+    segment = [f"{100:020d}{kind}" for kind in (".index", ".log", ".timeindex")]
+    assert sorted(listing(files)) == [*segment, "leader-epoch-checkpoint"], "the epochs' file says that there are none"
     assert log.leader_epochs.entries == ()
     assert list(log.producers.values()) == []
 
