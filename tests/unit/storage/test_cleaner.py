@@ -166,6 +166,8 @@ def test_segments_merge_and_stay_indexable() -> None:
     world.round()
     assert len(world.log.log.sealed) < before
     assert any(segment.offset_index.entries > 1 for segment in world.log.log.sealed)
+    snapshots = {int(name[:20]) for name in listing(world.files) if name.endswith(names.SNAPSHOT)}
+    assert snapshots <= {segment.base_offset for segment in world.log.log.segments}, "they go with their segments"
     for offset, key, value in world.contents():
         assert rows_of(world.log, from_offset=offset)[0][2:4] == (key, value)
 
@@ -321,6 +323,16 @@ def test_the_records_of_an_open_transaction_are_not_cleaned() -> None:
     world.end(7, commit=False)
     world.round()
     assert [(offset, value) for offset, key, value in world.contents() if key == b"a"] == [(3, b"4" * 80)]
+
+
+def test_what_is_not_flushed_is_not_cleaned() -> None:
+    world = Compacted()
+    world.put((b"a", b"1"))
+    world.put((b"a", b"2"))
+    world.log.roll()
+    assert compaction_range(world.log, world.clock, None) is None
+    world.log.flush()
+    assert compaction_range(world.log, world.clock, None) is not None
 
 
 @pytest.mark.parametrize("control_type", [0, 1])

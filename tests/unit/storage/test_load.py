@@ -301,7 +301,8 @@ def test_recovery_on_threads_gives_the_same_log() -> None:
     check_log(together, files)
 
 
-def test_a_bad_batch_sets_the_segments_after_it_aside() -> None:
+@pytest.mark.parametrize("gaps_are_holes", [True, False])
+def test_a_bad_batch_sets_the_segments_after_it_aside(gaps_are_holes: bool) -> None:
     files = written()
     log, _ = open_log(files, clean=True)
     bases = bases_of(log)
@@ -309,7 +310,7 @@ def test_a_bad_batch_sets_the_segments_after_it_aside() -> None:
     data = bytearray(files.read(path_of(bases[2])))
     data[-1] ^= 1
     put_file(files, path_of(bases[2]), bytes(data))
-    log, report = open_log(files, recovery_point=1)
+    log, report = open_log(files, recovery_point=1, gaps_are_holes=gaps_are_holes)
     assert bases_of(log) == bases[:3]
     assert report.cut_segments == bases[3:]
     assert {name for name in listing(files) if name.endswith(".log.cut")} == {
