@@ -7,7 +7,17 @@ import struct
 import pytest
 from tests.support.forgetful_files import ForgetfulFiles
 from tests.support.log_checks import batches_of, check_log, rows_of
-from tests.unit.storage.disk import batch_at, fail_when, listing, marker, new_disk, open_log, produced, small_config
+from tests.unit.storage.disk import (
+    PATH,
+    batch_at,
+    fail_when,
+    listing,
+    marker,
+    new_disk,
+    open_log,
+    produced,
+    small_config,
+)
 
 from penstock.base.clock import ManualClock
 from penstock.base.errors import CorruptFileError
@@ -92,6 +102,26 @@ class Compacted:
 
     def shells(self) -> list[int]:
         return [batch.last_offset for batch in batches_of(self.log) if batch.record_count == 0]
+
+
+def test_every_file_of_a_cleaned_segment_is_synced_before_it_takes_a_place() -> None:
+    world = Compacted()
+    world.put_in_transaction(7, 0, (b"a", b"1"))
+    world.end(7, commit=False)
+    world.put((b"b", b"2"))
+    seen: list[str] = []
+    inner = world.files.step
+
+    def step(what: str) -> None:
+        seen.append(what)
+        inner(what)
+
+    world.files.step = step  # type: ignore[method-assign]
+    world.job_result()
+    kinds = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX)
+    synced = [f"sync {PATH}/{names.segment_file(0, kind)}{names.CLEANED}" for kind in kinds]
+    assert set(synced) <= set(seen)
+    assert seen[-1] == f"sync directory {PATH}", "their names too"
 
 
 # Records.
