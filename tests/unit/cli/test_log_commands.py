@@ -160,8 +160,8 @@ def test_recover_leaves_a_directory_as_a_clean_stop_does(directory: Path, capsys
 
 
 def test_recover_recovers_even_what_was_stopped_cleanly(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = logs_of(directory / "plain-0")[-1]
-    log.write_bytes(log.read_bytes() + b"torn")
+    assert (directory / ".kafka_cleanshutdown").exists()
+    flip(logs_of(directory / "plain-0")[-1], 70)  # within a batch: nothing that a clean start would come across
     assert main(["log", "recover", str(directory)]) == OK
     assert "1 cut" in capsys.readouterr().out
 
@@ -447,6 +447,18 @@ def test_a_partition_that_lies_behind_a_link_is_locked_where_the_link_lies(
         assert main(["log", "repair", str(directory / "plain-0")]) == FAILED
         assert "is in use by another process" in sentence(capsys)
     assert main(["log", "repair", str(directory / "plain-0")]) == OK
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_partition_that_a_link_leads_to_is_locked_where_it_lies_too(
+    directory: Path, tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = make_directory(tmp_path / "other")
+    shutil.rmtree(other / "plain-0")
+    (other / "plain-0").symlink_to(directory / "plain-0")
+    with locked(directory):
+        assert main(["log", command, str(other / "plain-0")]) == FAILED
+        assert "is in use by another process" in sentence(capsys)
 
 
 def test_a_recovery_that_is_refused_leaves_the_directory_clean(
