@@ -357,6 +357,8 @@ def test_a_segment_below_the_log_start_is_recovered_without_complaint() -> None:
     for start in (bases[1] + 1, bases[2], bases[-1] + 1):
         log, _ = open_log(files, log_start_offset=start, high_watermark=end)
         assert (log.log_start_offset, log.end_offset, log.high_watermark) == (start, end, end)
+        assert bases_of(log) == [base for base in bases if base >= bases_of(log)[0]]
+        assert bases_of(log)[0] == max(base for base in bases if base <= start), "what was deleted before goes again"
         check_log(log, files)
         log.abandon()
 
