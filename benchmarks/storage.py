@@ -152,7 +152,7 @@ def bench_scan(folder: Path) -> list[Figure]:
 
 
 def bench_lookup(folder: Path) -> list[Figure]:
-    """An offset in a full index, open handle; against a look-up in a dict of the same size."""
+    """An offset in the index of a segment of 50 MB (about 3,000 entries), open handle; against a dict of the same entries."""
     directories, log = open_log(folder / "lookup", {"index.interval.bytes": "1024"})
     batch = batch_of(100)
     while log.log.active.size_bytes < 50_000_000:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from tests.support.forgetful_files import Cut
-from tests.support.log_world import LogWorld, kill, power_cut, strict_power_cut
+from tests.support.log_checks import Row, check_log, rows_of
+from tests.support.log_world import PARTITION, LogWorld, kill, power_cut, strict_power_cut
 
 from penstock.records.batch import Codec
 
@@ -45,8 +47,16 @@ def truncate(world: LogWorld) -> None:
     world.flush()
 
 
-def truncate_fully(world: LogWorld) -> None:
+def truncate_to_the_start(world: LogWorld) -> None:
     world.truncate(0)
+    fill(world, 4)
+
+
+def truncate_fully(world: LogWorld) -> None:
+    world.directories.truncate_fully(PARTITION, world.log.end_offset + 100)
+    world.rows = []
+    world.flush()
+    world.reread()
     fill(world, 4)
 
 
@@ -77,7 +87,17 @@ def transactions(world: LogWorld) -> None:
     with_transactions(world)
 
 
-CHANGES: list[Change] = [roll, truncate, truncate_fully, delete, compaction, checkpoint, clean_stop, transactions]
+CHANGES: list[Change] = [
+    roll,
+    truncate,
+    truncate_to_the_start,
+    truncate_fully,
+    delete,
+    compaction,
+    checkpoint,
+    clean_stop,
+    transactions,
+]
 ENDINGS = {
     "kill": (kill, True),
     "strict power cut": (strict_power_cut, False),
@@ -103,30 +123,60 @@ def test_a_change_cut_at_any_step_leaves_a_good_log(change: Change, ending: str)
     step = 0
     while True:
         world = prepared(change)
-        before = world.files.steps
-        world.files.fail_at = before + step
-        try:
-            change(world)
-            finished = True
-        except Cut:
-            finished = False
-        world.files.fail_at = None
-        if not finished:
-            reopen(world, change, how, keeps_cache)
-            # A crash while recovering is one more crash: once more, cut in the middle of the loading.
-            world.append([(world.clock.wall_ms(), b"after", b"crash", ())])
-            world.flush()
-            world.check()
-        if finished:
+        rows = list(world.rows)
+        if not is_cut(world, step, partial(change, world)):
             break
+        how(world.files)
+        # A crash while loading, or just after it, is one more crash: here at another step each time, below at each.
+        is_cut(world, step % 23, world.open)
+        how(world.files)
+        reopen(world, change, rows, keeps_cache)
+        world.append([(world.clock.wall_ms(), b"after", b"crash", ())])
+        world.flush()
+        world.check()
         step += 1
     assert step > 0, "the change has at least one step to cut"
 
 
-def reopen(world: LogWorld, change: Change, how: Callable[..., None], keeps_cache: bool) -> None:
-    from tests.support.log_checks import check_log, rows_of
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_a_start_cut_at_any_step_is_made_up_for_by_the_next(change: Change, ending: str) -> None:
+    how, keeps_cache = ENDINGS[ending]
+    steps = count_steps(change)
+    step = 0
+    while True:
+        world = prepared(change)
+        rows = list(world.rows)
+        assert is_cut(world, steps * 2 // 3, partial(change, world))
+        how(world.files)
+        if not is_cut(world, step, world.open):
+            break
+        how(world.files)
+        reopen(world, change, rows, keeps_cache)
+        step += 1
+    assert step > 0, "a start after a crash changes something"
 
-    how(world.files)
+
+def is_cut(world: LogWorld, steps: int, action: Callable[[], None]) -> bool:
+    """Does `action`, and ends the process when it has changed the disk so many times; whether it came to that."""
+    world.files.fail_at = world.files.steps + steps
+    try:
+        action()
+    except Cut:
+        return True
+    finally:
+        world.files.fail_at = None
+    return False
+
+
+def count_steps(change: Change) -> int:
+    world = prepared(change)
+    before = world.files.steps
+    change(world)
+    return world.files.steps - before
+
+
+def reopen(world: LogWorld, change: Change, rows_before: list[Row], keeps_cache: bool) -> None:
     world.open()
     log = world.log
     check_log(log, world.files)
@@ -151,6 +201,11 @@ def reopen(world: LogWorld, change: Change, how: Callable[..., None], keeps_cach
     elif change is delete:
         kept = [row for row in world.rows if row.offset >= log.log_start_offset and row.offset < world.flushed_offset]
         assert [row for row in found if row.offset < world.flushed_offset] == kept
+    else:
+        assert found in (rows_before[: len(found)], world.rows[: len(found)]), "the log before the cut, or after it"
+        cut_offset = rows_before[-1].offset // 2 if change is truncate else 0
+        gone = {row for row in rows_before if row.offset < min(cut_offset, world.flushed_offset)} - set(found)
+        assert not gone, f"flushed records below the cut are gone: {gone}"
     world.rows = found
     world.flushed_offset = 0
     world.sequences = {p.producer_id: p.last_sequence + 1 for p in log.producers.values()}

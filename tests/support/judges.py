@@ -19,7 +19,7 @@ def missing() -> list[str]:
 
 def require(*names: str) -> None:
     """Ends the calling test when a judge is missing: as skipped, or under CI as failed."""
-    absent = [name for name in names if name in fetch_judges.missing()]
+    absent = [name for name in names if name in missing()]
     if not absent:
         return
     message = f"missing judge: {', '.join(absent)} (`make judges` fetches it)"

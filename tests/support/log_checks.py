@@ -148,6 +148,8 @@ def check_epochs(log: PartitionLog, batches: list[Batch]) -> None:
         if log.config.compact and entry.start_offset == log.log_start_offset:
             continue  # compaction may have removed the batch that began the next epoch there
         assert entry.epoch in known, (entry, log.leader_epochs.entries)
+        if not log.config.compact:
+            assert known[entry.epoch] == entry.start_offset, (entry, log.leader_epochs.entries)
 
 
 def check_names(log: PartitionLog, files: Files) -> None:

@@ -168,19 +168,27 @@ class _SystemFile:
 
     def pwrite(self, data: ReadableBuffer, position: int) -> None:
         length = len(data)
-        written = os.pwrite(self._descriptor, data, position)
-        while written < length:
-            with memoryview(data) as view:
-                more = os.pwrite(self._descriptor, view[written:], position + written)
-            if more == 0:
-                raise OSError(errno.ENOSPC, "nothing was written", self.path)
-            written += more
+        try:
+            written = os.pwrite(self._descriptor, data, position)
+            while written < length:
+                with memoryview(data) as view:
+                    more = os.pwrite(self._descriptor, view[written:], position + written)
+                if more == 0:
+                    raise OSError(errno.ENOSPC, "nothing was written")
+                written += more
+        except OSError as error:
+            error.filename = self.path  # a descriptor has no name to complain of
+            raise
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)
 
     def sync(self) -> None:
-        os.fsync(self._descriptor)
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            error.filename = self.path
+            raise
 
     def fileno(self) -> int:
         return self._descriptor
@@ -254,6 +262,9 @@ class SystemFiles:
                 os.posix_fallocate(descriptor, position, length)
             else:  # macOS: nothing but zeroes stands there yet
                 os.pwrite(descriptor, bytes(length), position)
+        except OSError as error:
+            error.filename = path
+            raise
         finally:
             os.close(descriptor)
 

@@ -47,7 +47,9 @@ def run(log_dirs: list[str], output: Output) -> int:
     ]
     output.table("", checks)
     failed = [check for check in checks if check.state == "failed"]
-    output.say("everything is in order" if not failed else f"{len(failed)} checks failed")
+    output.say(
+        "everything is in order" if not failed else f"{len(failed)} check{'' if len(failed) == 1 else 's'} failed"
+    )
     return 1 if failed else 0
 
 

@@ -23,7 +23,7 @@ def run(paths: list[str], options: DumpOptions, output: Output) -> int:
             problems += _dump(files, files_of(files, place), options, output)
     if problems:
         sys.stdout.flush()
-        print(f"penstock: {problems} problems were found", file=sys.stderr)
+        print(f"penstock: {problems} problem{' was' if problems == 1 else 's were'} found", file=sys.stderr)
     return 1 if problems else 0
 
 

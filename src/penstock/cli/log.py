@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 app = typer.Typer(
-    help="Look at, check, mend and recover the files of logs. A PATH is a log directory or a partition's directory; "
-    "for dump and verify also one of their files.",
+    help="Look at, check, mend and recover the files of logs. A PATH is a log directory, a partition's directory or one of "
+    "their files; repair and recover then take the directory in which the file lies.",
     no_args_is_help=True,
 )
 

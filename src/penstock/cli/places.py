@@ -22,6 +22,8 @@ from penstock.storage.inspect.places import (
 
 
 def find_all(files: Files, paths: list[str]) -> list[Place]:
+    if "" in paths:  # an unset variable, which would mean the working directory
+        raise LogDirectoryError("a path is empty; name a log directory, a partition's directory or a file")
     return [find_place(files, _named(os.path.abspath(path))) for path in paths]
 
 
@@ -31,18 +33,19 @@ def _named(path: str) -> str:
     return os.path.realpath(path) if os.path.islink(path) and not is_known else path
 
 
-def directories_only(files: Files, paths: list[str], verb: str) -> list[PartitionPlace | DirectoryPlace]:
-    """For commands that change things: they take directories, each of them once."""
-    places: list[PartitionPlace | DirectoryPlace] = []
-    for place in find_all(files, paths):
-        if isinstance(place, FilePlace):
-            raise LogDirectoryError(f"{place.path} is a file; {verb} takes a log directory or a partition's directory")
+def find_directories(files: Files, paths: list[str], verb: str) -> list[PartitionPlace | DirectoryPlace]:
+    """For commands that change things: whole directories, each of them once. A file stands for the one it lies in, since
+    its neighbours tell what it should hold."""
+    places: dict[str, PartitionPlace | DirectoryPlace] = {}
+    for found in find_all(files, paths):
+        place = find_place(files, found.directory) if isinstance(found, FilePlace) else found
+        assert not isinstance(place, FilePlace), "a file lies in a directory"
         if isinstance(place, PartitionPlace) and place.partition is None:
             raise LogDirectoryError(f"{place.path} is not called TOPIC-PARTITION; rename it before you {verb} it")
         if isinstance(place, PartitionPlace) and is_kafkas_own(place):
             raise LogDirectoryError(f"{place.path} is the metadata log of a Kafka controller; {verb} leaves it alone")
-        places.append(place)
-    return places
+        places[place.path] = place
+    return list(places.values())
 
 
 def homes(files: Files, places: Sequence[Place]) -> list[str]:

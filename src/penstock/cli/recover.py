@@ -41,7 +41,7 @@ class RecoveredItem:
 
 def run(paths: list[str], output: Output, *, from_start: bool) -> int:
     files = SystemFiles()
-    found = places.directories_only(files, paths, "recover")
+    found = places.find_directories(files, paths, "recover")
     kernels_notice.give()
     items: list[RecoveredItem] = []
     total = sum(log_bytes(files, place) for place in found)

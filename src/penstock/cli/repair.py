@@ -25,7 +25,7 @@ class MendedItem:
 
 def run(paths: list[str], output: Output, *, force: bool) -> int:
     files = SystemFiles()
-    found = places.directories_only(files, paths, "repair")
+    found = places.find_directories(files, paths, "repair")
     kernels_notice.give()
     mended = 0
 

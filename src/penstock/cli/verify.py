@@ -65,6 +65,7 @@ def run(paths: list[str], output: Output, *, live: bool) -> int:
             for place in found:
                 summaries += verify(files, place, report, live=live, progress=progress)
     where = Counter(problem.path.rpartition("/")[0] for problem in problems)
+    where += Counter(problem.path for problem in problems)  # a file that was asked about is a line of its own
     results = [_result(summary, where[summary.path]) for summary in summaries]
     output.table("", results)
     _sum_up(results, len(problems), output)

@@ -241,6 +241,7 @@ def _assemble(
         reports = []
         snapshot_offsets = _drop_snapshots(files, directory, snapshot_offsets)
         epochs.clear()
+        checkpoints.write_epochs(files, f"{directory}/{names.LEADER_EPOCHS}", ())
     end_offset = log.end.offset
     _trim_epochs(epochs, reports, log_start_offset, end_offset)
     snapshots = Snapshots(files, directory, snapshot_offsets)

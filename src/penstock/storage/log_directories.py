@@ -499,7 +499,7 @@ class LogDirectories:
                 self._checkpoint(state)
                 checkpoints.write_clean_marker(self._files, state.path)
             except (OSError, PenstockError) as error:
-                complaints.append(str(error))
+                complaints.append(str(state.health.fail(error) if isinstance(error, OSError) else error))
             finally:
                 state.lock.release()
         self.directories = []

@@ -18,7 +18,7 @@ from penstock.base.files import Files, ReadableBuffer
 from penstock.base.ids import TopicPartition
 from penstock.records.batch import CONTROL_BIT, Batch, assigned
 from penstock.records.produce_kernels import placed_batch
-from penstock.storage import names
+from penstock.storage import checkpoints, names
 from penstock.storage.append import Prepared, prepare_follower, prepare_leader, timestamp_bounds
 from penstock.storage.cleaner import CleanedGroup
 from penstock.storage.config import LogConfig
@@ -471,7 +471,8 @@ class PartitionLog:
             raise self._health.fail(error) from error
 
     def _restart_at(self, offset: int, now_ms: int) -> None:
-        self.leader_epochs.clear()
+        self.leader_epochs.clear()  # on disk too, and first: an empty log cannot tell that they are another history's
+        checkpoints.write_epochs(self._files, f"{self.directory}/{names.LEADER_EPOCHS}", ())
         for known in list(self.snapshots.offsets):
             self.snapshots.remove(known)
         self.producers.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -58,3 +59,21 @@ def test_a_file_system_that_cannot_tell_is_asked_once(tmp_path: Path, monkeypatc
     monkeypatch.setattr(os, "preadv", cannot)
     assert [file.pread_nowait(3, 0) for _ in range(2)] == [None, None]
     assert len(asked) == 1
+
+
+def test_a_write_that_fails_names_its_file(tmp_path: Path) -> None:
+    path = str(tmp_path / "a file")
+    file = SystemFiles().create(path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))  # as a disk that is full behind these bytes
+    try:
+        with pytest.raises(OSError, match="File too large") as failed:
+            file.pwrite(bytes(8192), 0)
+        with pytest.raises(OSError, match="File too large") as refused:
+            SystemFiles().reserve(path, 4096, 4096)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (failed.value.filename, refused.value.filename) == (path, path)
+    file.close()
+    with pytest.raises(OSError, match="/dev/null"):
+        SystemFiles().open("/dev/null").sync()

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from tests.unit.storage.inspection import (
 from penstock.cli.main import main
 
 OK, FAILED, USAGE = 0, 1, 2
+NOBODY = 65534
 COMMANDS = ("dump", "verify", "repair", "recover")
 
 
@@ -158,8 +160,8 @@ def test_recover_leaves_a_directory_as_a_clean_stop_does(directory: Path, capsys
 
 
 def test_recover_recovers_even_what_was_stopped_cleanly(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = logs_of(directory / "plain-0")[-1]
-    log.write_bytes(log.read_bytes() + b"torn")
+    assert (directory / ".kafka_cleanshutdown").exists()
+    flip(logs_of(directory / "plain-0")[-1], 70)  # within a batch: nothing that a clean start would come across
     assert main(["log", "recover", str(directory)]) == OK
     assert "1 cut" in capsys.readouterr().out
 
@@ -263,12 +265,47 @@ def test_a_foreign_directory_is_refused_and_left_as_it_is(
     assert content(tmp_path / "home") == {"letter.txt": b"dear"}
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_empty_path_is_not_the_working_directory(
+    directory: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(directory)
+    before = content(directory)
+    assert main(["log", command, ""]) == FAILED
+    assert "a path is empty" in sentence(capsys)
+    assert content(directory) == before
+
+
+def test_a_file_that_is_to_be_changed_stands_for_the_directory_it_lies_in(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = logs_of(directory / "plain-0")[0]
+    index = log.with_suffix(".index")
+    index.write_bytes(b"\1\2\3")
+    (directory / "recovery-point-offset-checkpoint").write_text("9")
+    assert main(["log", "repair", "--json", str(index), str(log)]) == OK
+    assert [item["file"] for item in lines(capsys)] == [str(index)]
+    assert main(["log", "repair", "--json", str(directory / "recovery-point-offset-checkpoint")]) == OK
+    assert [item["file"] for item in lines(capsys)] == [str(directory / "recovery-point-offset-checkpoint")]
+    assert main(["log", "recover", "--json", str(log), str(index)]) == OK
+    assert [(item["kind"], item["partition"]) for item in lines(capsys)] == [("recovered", "plain-0")]
+    assert main(["log", "verify", str(directory)]) == OK
+
+
+def test_the_line_of_a_file_counts_its_problems(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = logs_of(directory / "plain-0")[0]
+    flip(log, 30)
+    assert main(["log", "verify", "--json", str(log)]) == FAILED
+    counts = {item["kind"]: item["problems"] for item in lines(capsys) if item["kind"] in ("partition", "summary")}
+    assert counts == {"partition": 1, "summary": 1}
+    assert main(["log", "dump", str(log)]) == FAILED
+    assert capsys.readouterr().err == "penstock: 1 problem was found\n"
+
+
 @pytest.mark.parametrize("command", ["repair", "recover"])
 def test_what_changes_things_takes_directories_of_its_own_only(
     directory: Path, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["log", command, str(logs_of(directory / "plain-0")[0])]) == FAILED
-    assert "is a file" in sentence(capsys)
     (directory / "plain-0").rename(directory / "renamed")
     assert main(["log", command, str(directory / "renamed")]) == FAILED
     assert "TOPIC-PARTITION" in sentence(capsys)
@@ -290,15 +327,33 @@ def test_old_formats_are_refused_clearly_and_kept(
     assert content(directory) == before
 
 
-@pytest.mark.skipif(is_root(), reason="root may read everything")
-@pytest.mark.parametrize("command", COMMANDS)
-def test_no_permission_is_one_sentence(directory: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    partition = directory / "plain-0"
-    partition.chmod(0)
+@contextmanager
+def as_owner(directory: Path) -> Iterator[None]:
+    """As a user who owns these files and no others: root may read everything."""
+    if not is_root():
+        yield
+        return
+    for path in (directory, *directory.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    os.seteuid(NOBODY)
     try:
-        assert main(["log", command, str(directory)]) == FAILED
-        assert f"{partition}: permission denied" in sentence(capsys)
+        yield
     finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_permission_is_one_sentence(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own are root's alone, where root runs it
+        os.chmod(folder, 0o755)
+        directory = make_directory(Path(folder) / "logs")
+        assert main(["log", command, str(directory)]) == OK, "and everything is imported that this user may not read"
+        capsys.readouterr()
+        partition = directory / "plain-0"
+        partition.chmod(0)
+        with as_owner(directory):
+            assert main(["log", command, str(directory)]) == FAILED
+        assert capsys.readouterr().err == f"penstock: {partition}: permission denied\n"
         partition.chmod(0o755)
 
 
@@ -392,6 +447,18 @@ def test_a_partition_that_lies_behind_a_link_is_locked_where_the_link_lies(
         assert main(["log", "repair", str(directory / "plain-0")]) == FAILED
         assert "is in use by another process" in sentence(capsys)
     assert main(["log", "repair", str(directory / "plain-0")]) == OK
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_partition_that_a_link_leads_to_is_locked_where_it_lies_too(
+    directory: Path, tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = make_directory(tmp_path / "other")
+    shutil.rmtree(other / "plain-0")
+    (other / "plain-0").symlink_to(directory / "plain-0")
+    with locked(directory):
+        assert main(["log", command, str(other / "plain-0")]) == FAILED
+        assert "is in use by another process" in sentence(capsys)
 
 
 def test_a_recovery_that_is_refused_leaves_the_directory_clean(

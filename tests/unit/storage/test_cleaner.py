@@ -7,7 +7,17 @@ import struct
 import pytest
 from tests.support.forgetful_files import ForgetfulFiles
 from tests.support.log_checks import batches_of, check_log, rows_of
-from tests.unit.storage.disk import batch_at, fail_when, listing, marker, new_disk, open_log, produced, small_config
+from tests.unit.storage.disk import (
+    PATH,
+    batch_at,
+    fail_when,
+    listing,
+    marker,
+    new_disk,
+    open_log,
+    produced,
+    small_config,
+)
 
 from penstock.base.clock import ManualClock
 from penstock.base.errors import CorruptFileError
@@ -94,6 +104,26 @@ class Compacted:
         return [batch.last_offset for batch in batches_of(self.log) if batch.record_count == 0]
 
 
+def test_every_file_of_a_cleaned_segment_is_synced_before_it_takes_a_place() -> None:
+    world = Compacted()
+    world.put_in_transaction(7, 0, (b"a", b"1"))
+    world.end(7, commit=False)
+    world.put((b"b", b"2"))
+    seen: list[str] = []
+    inner = world.files.step
+
+    def step(what: str) -> None:
+        seen.append(what)
+        inner(what)
+
+    world.files.step = step  # type: ignore[method-assign]
+    world.job_result()
+    kinds = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX)
+    synced = [f"sync {PATH}/{names.segment_file(0, kind)}{names.CLEANED}" for kind in kinds]
+    assert set(synced) <= set(seen)
+    assert seen[-1] == f"sync directory {PATH}", "their names too"
+
+
 # Records.
 @pytest.mark.parametrize("codec", list(Codec))
 def test_the_newest_record_of_each_key_stays_at_its_offset(codec: Codec) -> None:
@@ -166,6 +196,8 @@ def test_segments_merge_and_stay_indexable() -> None:
     world.round()
     assert len(world.log.log.sealed) < before
     assert any(segment.offset_index.entries > 1 for segment in world.log.log.sealed)
+    snapshots = {int(name[:20]) for name in listing(world.files) if name.endswith(names.SNAPSHOT)}
+    assert snapshots <= {segment.base_offset for segment in world.log.log.segments}, "they go with their segments"
     for offset, key, value in world.contents():
         assert rows_of(world.log, from_offset=offset)[0][2:4] == (key, value)
 
@@ -321,6 +353,16 @@ def test_the_records_of_an_open_transaction_are_not_cleaned() -> None:
     world.end(7, commit=False)
     world.round()
     assert [(offset, value) for offset, key, value in world.contents() if key == b"a"] == [(3, b"4" * 80)]
+
+
+def test_what_is_not_flushed_is_not_cleaned() -> None:
+    world = Compacted()
+    world.put((b"a", b"1"))
+    world.put((b"a", b"2"))
+    world.log.roll()
+    assert compaction_range(world.log, world.clock, None) is None
+    world.log.flush()
+    assert compaction_range(world.log, world.clock, None) is not None
 
 
 @pytest.mark.parametrize("control_type", [0, 1])

@@ -48,6 +48,19 @@ def test_every_file_of_the_unflushed_segments_is_synced_then_their_names_then_th
     assert max(seen.index(step) for step in seen if step.startswith("sync 0")) < names < epochs
 
 
+def test_the_name_of_a_first_segment_is_synced_with_it_and_once() -> None:
+    files = new_disk()
+    log, _ = open_log(files)
+    log.append_as_leader(produced(), leader_epoch=0)
+    log.leader_epochs.take_dirty()  # writing them would sync the names too
+    job = log.flush_job()
+    assert job.snapshots == []
+    assert f"sync directory {PATH}" in steps_of(files, job)
+    assert log.flushed(job)
+    log.append_as_leader(produced(), leader_epoch=0)
+    assert f"sync directory {PATH}" not in steps_of(files, log.flush_job())
+
+
 def test_the_segments_below_the_recovery_point_are_left_alone() -> None:
     files = new_disk()
     log = a_log(files)

@@ -301,7 +301,8 @@ def test_recovery_on_threads_gives_the_same_log() -> None:
     check_log(together, files)
 
 
-def test_a_bad_batch_sets_the_segments_after_it_aside() -> None:
+@pytest.mark.parametrize("gaps_are_holes", [True, False])
+def test_a_bad_batch_sets_the_segments_after_it_aside(gaps_are_holes: bool) -> None:
     files = written()
     log, _ = open_log(files, clean=True)
     bases = bases_of(log)
@@ -309,7 +310,7 @@ def test_a_bad_batch_sets_the_segments_after_it_aside() -> None:
     data = bytearray(files.read(path_of(bases[2])))
     data[-1] ^= 1
     put_file(files, path_of(bases[2]), bytes(data))
-    log, report = open_log(files, recovery_point=1)
+    log, report = open_log(files, recovery_point=1, gaps_are_holes=gaps_are_holes)
     assert bases_of(log) == bases[:3]
     assert report.cut_segments == bases[3:]
     assert {name for name in listing(files) if name.endswith(".log.cut")} == {
@@ -356,6 +357,8 @@ def test_a_segment_below_the_log_start_is_recovered_without_complaint() -> None:
     for start in (bases[1] + 1, bases[2], bases[-1] + 1):
         log, _ = open_log(files, log_start_offset=start, high_watermark=end)
         assert (log.log_start_offset, log.end_offset, log.high_watermark) == (start, end, end)
+        assert bases_of(log) == [base for base in bases if base >= bases_of(log)[0]]
+        assert bases_of(log)[0] == max(base for base in bases if base <= start), "what was deleted before goes again"
         check_log(log, files)
         log.abandon()
 
@@ -367,6 +370,8 @@ def test_what_remains_below_the_log_start_is_dropped_with_its_epochs_and_produce
     assert (log.log_start_offset, log.end_offset, log.recovery_point, log.high_watermark) == (5000,) * 4
     assert log.leader_epochs.entries == ()
     assert list(log.producers.values()) == []
+    log, _ = open_log(files, log_start_offset=5000)
+    assert log.leader_epochs.entries == (), "a crash before the next flush does not bring them back"
     assert log.append_as_leader(produced(producer_id=7, sequence=33), leader_epoch=9).base_offset == 5000
     log.flush()
     log, _ = open_log(files, log_start_offset=5000)

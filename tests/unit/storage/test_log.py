@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from tests.support.log_checks import check_indexes, check_log, rows_of
 from tests.unit.storage.disk import (
@@ -20,6 +22,7 @@ from tests.unit.storage.disk import (
 from penstock.base.clock import ManualClock
 from penstock.records.batch import scan
 from penstock.records.build import build_batch
+from penstock.storage import names
 from penstock.storage.partition_log import Bound, PartitionLog
 
 SIZE = len(batch_at(0))
@@ -88,8 +91,10 @@ def test_an_empty_segment_is_not_rolled_however_old_it_is() -> None:
     clock = ManualClock()
     log, _ = open_log(new_disk(), config=small_config(segment_ms=1), clock=clock)
     clock.advance(WEEK_MS)
+    active = log.log.active
     append(log, timestamp=clock.wall_ms())
     assert bases(log) == [0]
+    assert log.log.active is active, "not even replaced by another of the same name"
     assert not open_log(new_disk())[0].roll()
 
 
@@ -185,6 +190,16 @@ def test_a_segment_is_preallocated_and_trimmed_when_it_is_sealed_or_closed() -> 
     append(log)
     log.close()
     assert files.size(path_of(1)) == SIZE
+
+
+def test_a_log_that_is_closed_has_its_newest_timestamp_in_the_time_index() -> None:
+    files = new_disk()
+    log, _ = open_log(files, config=small_config(index_interval_bytes=10**6))
+    append(log, timestamp=T0 + 5)
+    append(log, timestamp=T0)
+    assert log.log.active.time_index.entries == 0, "too few bytes for an entry of their own"
+    log.close()
+    assert files.read(path_of(0, names.TIME_INDEX)) == struct.pack(">qi", T0 + 5, 0)
 
 
 def test_a_segment_near_two_gigabytes_is_full_in_time() -> None:
@@ -322,7 +337,8 @@ def test_emptying_a_log_leaves_one_segment_at_the_offset_and_nothing_else() -> N
         log.append_as_leader(produced(producer_id=1, sequence=number), leader_epoch=number)
     log.truncate_fully(100)
     assert (bases(log), log.log_start_offset, log.end_offset, log.high_watermark) == ([100], 100, 100, 100)
-    assert sorted(listing(files)) == [f"{100:020d}{kind}" for kind in (".index", ".log", ".timeindex")]
+    segment = [f"{100:020d}{kind}" for kind in (".index", ".log", ".timeindex")]
+    assert sorted(listing(files)) == [*segment, "leader-epoch-checkpoint"], "the epochs' file says that there are none"
     assert log.leader_epochs.entries == ()
     assert list(log.producers.values()) == []
 
