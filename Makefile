@@ -34,7 +34,7 @@ $(STAMPS)/venv:
 $(STAMPS)/packages: pyproject.toml constraints.txt $(STAMPS)/venv
 	@echo "installing packages (about two minutes the first time)"
 	@$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt setuptools cython
-	@PENSTOCK_INTERPRETED=1 $(PY) -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,spark]'
+	@PENSTOCK_INTERPRETED=1 $(PY) -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,spark,payloads]'
 	@touch $@
 
 $(STAMPS)/kernels: setup.py $(wildcard src/penstock/*/*.py src/penstock/*/*.pxd src/penstock/*/*.h) $(STAMPS)/packages

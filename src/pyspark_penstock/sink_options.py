@@ -55,16 +55,22 @@ class SinkOptions:
     """Under exactly once: a write of an application that has this version already is not done again."""
 
 
-def read_sink_options(options: Mapping[str, str], schema: StructType) -> SinkOptions:
+def client_of(options: Mapping[str, str]) -> ClientConfig:
+    """What the options say of the cluster."""
     given = by_lower_name(options)
-    refuse_mistakes(given, NAMES, _FIXED)
     kafka = {name[len(KAFKA_PREFIX) :]: value for name, value in given.items() if name.startswith(KAFKA_PREFIX)}
     if "bootstrap.servers" not in kafka:
         raise ConfigError("the option kafka.bootstrap.servers is missing: it names the brokers as host:port,host:port")
     try:
-        client = client_config(kafka)
+        return client_config(kafka)
     except ConfigError as error:
         raise ConfigError(f"{KAFKA_PREFIX}{error}") from None
+
+
+def read_sink_options(options: Mapping[str, str], schema: StructType) -> SinkOptions:
+    given = by_lower_name(options)
+    refuse_mistakes(given, NAMES, _FIXED)
+    client = client_of(options)
     topic = given.get("topic") or None
     _check_schema(schema, topic)
     is_exactly_once = given_value(_DELIVERY, given) == EXACTLY_ONCE

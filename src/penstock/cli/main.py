@@ -22,6 +22,7 @@ from penstock.cli.configs import app as configs_app
 from penstock.cli.groups import app as groups_app
 from penstock.cli.log import app as log_app
 from penstock.cli.messages import consume, produce
+from penstock.cli.pipeline import app as pipeline_app
 from penstock.cli.topics import app as topics_app
 from penstock.cli.transactions import app as transactions_app
 
@@ -41,6 +42,7 @@ app.add_typer(topics_app, name="topics")
 app.add_typer(groups_app, name="groups")
 app.add_typer(configs_app, name="configs")
 app.add_typer(transactions_app, name="transactions")
+app.add_typer(pipeline_app, name="pipeline")
 app.command()(produce)
 app.command()(consume)
 
