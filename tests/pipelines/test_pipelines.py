@@ -146,15 +146,24 @@ def test_an_expectation_that_fails_ends_its_flow_with_its_name(
 
 
 def source_processes() -> list[int]:
-    """The processes in which Spark runs the sources of its streams."""
+    """The processes in which the Spark of this process runs the sources of its streams."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
+        process = int(path.parent.name)
         try:
-            if b"python_streaming_source_runner" in path.read_bytes():
-                found.append(int(path.parent.name))
+            if b"python_streaming_source_runner" in path.read_bytes() and is_ours(process):
+                found.append(process)
         except OSError:
             continue
     return found
+
+
+def is_ours(process: int) -> bool:
+    while process > 1:
+        process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+        if process == os.getpid():
+            return True
+    return False
 
 
 def test_a_flow_whose_source_is_killed_is_started_again_and_loses_nothing(

@@ -78,18 +78,18 @@ def doctor(
 
 @app.command()
 def demo(
-    records: Annotated[int | None, typer.Option(min=1000, help="How many records are written.")] = None,
-    short: Annotated[bool, typer.Option("--short", help="A tenth of everything, for CI.")] = False,
+    records: Annotated[int, typer.Option(min=2_400, help="How many orders and clicks are made.")] = 240_000,
+    short: Annotated[bool, typer.Option("--short", help="A tenth of them, for CI.")] = False,
     data: Annotated[
-        str | None, typer.Option(help="An empty or new directory to write to; default: a temporary one.")
+        str | None, typer.Option(help="An empty or new directory to work in; default: a temporary one.")
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the files behind, and say where.")] = False,
+    picture: Annotated[str, typer.Option(help="Where the picture of throughput and lag goes.")] = "penstock-demo.png",
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the broker up to play with, and the files.")] = False,
 ) -> None:
-    """Watch the log at work: write, kill -9, recover, prove that nothing acknowledged is missing."""
+    """Watch the whole at work: broker, generator, pipeline on Spark, exactly once, proved at the end."""
     from penstock.cli.demo import run
 
-    wanted = records if records is not None else (100_000 if short else 1_000_000)
-    raise typer.Exit(run(wanted, data, keep=keep))
+    raise typer.Exit(run(records // 10 if short else records, data, picture, keep=keep))
 
 
 def _register_serve() -> None:

@@ -45,7 +45,7 @@ class FlowRow:
     unmet: dict[str, int] = field(default_factory=dict)
 
 
-def _need_spark() -> None:
+def need_spark() -> None:
     missing = [name for name in ("pyspark", "pyarrow", "yaml") if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(f"pipelines need PySpark ({missing[0]} is missing): pip install 'penstock[spark]'")
@@ -60,7 +60,7 @@ def run_init(file: Path) -> int:
 
 
 def run_check(file: Path, master: str, *, is_noisy: bool) -> int:
-    _need_spark()
+    need_spark()
     from pyspark_penstock.pipelines.check import check
     from pyspark_penstock.pipelines.parse import read_file
     from pyspark_penstock.pipelines.run import session_for
@@ -86,7 +86,7 @@ def _scratch_output(is_noisy: bool) -> Iterator[Path | None]:
 
 
 def run_run(file: Path, master: str, *, is_noisy: bool, as_json: bool) -> int:
-    _need_spark()
+    need_spark()
     from pyspark_penstock.pipelines.parse import read_file
     from pyspark_penstock.pipelines.run import MistakesError, is_failure, run
 
@@ -111,7 +111,7 @@ def run_run(file: Path, master: str, *, is_noisy: bool, as_json: bool) -> int:
 
 
 def run_status(file: Path, output: Output) -> int:
-    _need_spark()
+    need_spark()
     from pyspark_penstock.pipelines.parse import read_file
     from pyspark_penstock.pipelines.storage import read_status
 

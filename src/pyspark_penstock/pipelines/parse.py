@@ -179,6 +179,7 @@ def _source(name: str, fields: Fields, servers: str, folder: Path) -> tuple[Sour
             name=name,
             format="penstock",
             options={**_topic_options(fields, given[0], servers), **options},
+            is_stream=fields.boolean("stream", True),
             payload=payload,
             watermark=watermark,
             expectations=expectations,
