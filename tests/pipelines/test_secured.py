@@ -13,6 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from cryptography.hazmat.primitives import serialization
 
 from penstock.client.errors import AuthenticationError
 from pyspark_penstock.batch import BatchReader
@@ -38,7 +39,11 @@ def secured(tmp_path_factory: pytest.TempPathFactory, authority: trustme.CA) -> 
     folder = tmp_path_factory.mktemp("secured")
     identity = authority.issue_cert("127.0.0.1")
     store = folder / "broker.pem"
-    store.write_bytes(identity.private_key_pem.bytes() + identity.cert_chain_pems[0].bytes())
+    key = serialization.load_pem_private_key(identity.private_key_pem.bytes(), password=None)
+    pem, form, plain = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    store.write_bytes(
+        key.private_bytes(pem, form, plain) + identity.cert_chain_pems[0].bytes()
+    )  # Java reads PKCS 8 only
     properties: dict[str, str | int] = {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(store),
