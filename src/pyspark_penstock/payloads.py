@@ -173,8 +173,9 @@ def _library_errors(format: str) -> tuple[type[Exception], ...]:
 
 
 def _from_binary(frame: DataFrame, codec: _Codec) -> tuple[DataFrame, DataFrame]:
+    import pyarrow
     from pyspark.sql import functions as F
-    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+    from pyspark.sql.pandas.functions import arrow_udf
     from pyspark.sql.pandas.types import to_arrow_type
     from pyspark.sql.types import StringType, StructField, StructType
 
@@ -184,8 +185,9 @@ def _from_binary(frame: DataFrame, codec: _Codec) -> tuple[DataFrame, DataFrame]
     def run(values: pa.Array) -> pa.Array:
         return decode_column(codec, values, arrow_kind)
 
+    run.__annotations__ = {"values": pyarrow.Array, "return": pyarrow.Array}  # Spark reads them, and texts it cannot
     # Called what it is not so that the optimizer does not run it twice, once for the filter and once for the columns.
-    decoder = arrow_udf(run, kind, ArrowUDFType.SCALAR).asNondeterministic()
+    decoder = arrow_udf(run, kind).asNondeterministic()
     frame = frame.withColumn("@decoded", decoder(F.col("value")))
     frame = frame.withColumn("@parsed", F.col("`@decoded`.parsed"))
     reason = F.col("`@decoded`.reason")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tools.java import ensure_java_home
 
 from penstock.client.admin import create_topic
@@ -22,6 +23,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "spark-pipelines"
 SECONDS = 280
 
 
+@pytest.mark.long
 def test_the_example_of_declarative_pipelines_runs(tmp_path: Path) -> None:
     project = tmp_path / "project"
     shutil.copytree(EXAMPLE, project)

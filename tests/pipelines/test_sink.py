@@ -16,11 +16,13 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 from penstock.base.errors import ConfigError
 from penstock.base.ids import TopicPartition
 from penstock.client import producer as transactions
+from penstock.client.admin import ResourceKind, alter_configs
 from penstock.client.cluster import Cluster
 from penstock.client.config import client_config
 from penstock.client.errors import AnswerError
 from penstock.client.offsets import LATEST, list_offsets
 from penstock.client.partitioner import partition_of
+from penstock.testing import Broker
 from pyspark_penstock.batch import BatchReader
 from pyspark_penstock.options import read_batch_options
 from pyspark_penstock.sink import BatchWriter, RolledBackError, Written
@@ -105,7 +107,7 @@ def writer(server: str, schema: str = "value binary", **options: str) -> BatchWr
          r"task 0: row 13 takes 50\d\d bytes, more than kafka.max.request.size=2000"),
         ({"value": [b"a"] * 4, "partition": [0, None, 1, 0]}, {}, r"task 0: row 12 names partition 1 of topic .*, which has 1"),
         ({"value": [b"a"] * 3 + [b"x" * 1_200_000]}, {"kafka__max__request__size": "9000000"},
-         r"task 0: the broker refuses the batch of the rows 10 to 13: .*MESSAGE_TOO_LARGE"),
+         r"task 0: the broker refuses row 13, of 12\d\d\d\d\d bytes: .*MESSAGE_TOO_LARGE"),
     ],
 )  # fmt: skip
 def test_a_bad_row_fails_the_task_with_its_place_and_writes_nothing_under_exactly_once(
@@ -132,6 +134,28 @@ def test_large_columns_become_batches_that_a_broker_takes(penstock_server: str) 
     task = writer(penstock_server, topic=topic, kafka__max__request__size="65536")
     assert task.write(iter([batch(value=[b"x" * size for size in sizes])])) == Written(len(sizes))
     assert [len(row.value or b"") for row in committed(penstock_server, topic)] == sizes
+
+
+def test_batches_that_are_too_large_for_the_topic_are_halved_until_they_fit(server: str) -> None:
+    topic = new_topic(server)
+    with Cluster(client_config({"bootstrap.servers": server})) as cluster:
+        alter_configs(cluster, ResourceKind.TOPIC, topic, {"max.message.bytes": "2000"})
+    values = [b"%05d" % number + b"x" * 100 for number in range(300)]
+    for delivery in ("at_least_once", "exactly_once"):
+        task = writer(server, topic=topic, delivery=delivery)
+        task.commit([task.write(iter([batch(value=values[:150]), batch(value=values[150:])]))])
+    assert [row.value for row in committed(server, topic)] == values * 2
+
+
+def test_an_answer_that_is_lost_makes_no_row_twice_and_none_change_places() -> None:
+    with Broker() as broker:
+        topic = new_topic(broker.bootstrap_servers)
+        task = writer(broker.bootstrap_servers, topic=topic, kafka__max__request__size="1000")
+        values = [b"%05d" % number for number in range(5_000)]
+        broker.faults.lose_answer("Produce", times=3)
+        broker.faults.lose_request("Produce")
+        assert task.write(iter([batch(value=values)])) == Written(len(values))
+        assert [row.value for row in committed(broker.bootstrap_servers, topic)] == values
 
 
 def test_nothing_is_seen_before_the_driver_commits_and_nothing_after_it_aborts(server: str) -> None:
