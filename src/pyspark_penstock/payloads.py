@@ -187,7 +187,7 @@ def _from_binary(frame: DataFrame, codec: _Codec) -> tuple[DataFrame, DataFrame]
 
     run.__annotations__ = {"values": pyarrow.Array, "return": pyarrow.Array}  # Spark reads them, and texts it cannot
     # Called what it is not so that the optimizer does not run it twice, once for the filter and once for the columns.
-    decoder = arrow_udf(run, kind).asNondeterministic()
+    decoder = arrow_udf(run, kind).asNondeterministic()  # type: ignore[call-overload]
     frame = frame.withColumn("@decoded", decoder(F.col("value")))
     frame = frame.withColumn("@parsed", F.col("`@decoded`.parsed"))
     reason = F.col("`@decoded`.reason")

@@ -13,9 +13,15 @@ pipeline.sink("large_orders", view="large", topic="large-orders", key="id")
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pyspark_penstock.pipelines.model import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pyspark_penstock.pipelines.flows import FlowStatus
 
 Function = Callable[..., Any]
 
@@ -43,6 +49,18 @@ class Pipeline:
 
     def sink(self, name: str, *, view: str, **fields: Any) -> None:
         self._add("sinks", name, {"from": view, **fields})
+
+    def run(self, spark: SparkSession, folder: str | Path = ".") -> list[FlowStatus]:
+        """Runs it in a session that is there already, to its end; for notebooks. Paths are relative to the folder."""
+        from pyspark_penstock.pipelines.parse import read_content
+        from pyspark_penstock.pipelines.run import Run
+        from pyspark_penstock.pipelines.storage import holding
+
+        spec = read_content(self.content, Path(folder) / f"{self.content['name']}.py")
+        with holding(spec.storage):
+            run = Run(spark, spec, lambda _flow, _batch, rows: rows.show(truncate=False))
+            run.prepare()
+            return run.go(lambda _statuses: None, lambda: False)
 
     def _add(self, part: str, name: str, fields: Mapping[str, Any]) -> None:
         if name in self.content[part]:
