@@ -27,12 +27,15 @@ from penstock.client.groups import committed_offsets
 from penstock.client.produce import ACKS_ALL, produce
 from penstock.client.produce_window import ProduceWindow
 from penstock.client.producer import Producer
+from penstock.client.transactions import wait_for_markers
 from pyspark_penstock.clusters import cluster_of
 from pyspark_penstock.sink_columns import BadRowError, RowBatch, Stamp, batches_of, parts_of
 from pyspark_penstock.sink_options import SinkOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
+
+MARKERS_MS_MAX = 5_000
 
 _SENT: set[Producer] = set()
 """Transactions whose commit this process has sent: an abort that follows a failed commit leaves them alone."""
@@ -225,11 +228,14 @@ class _Writer:
         return _Task(self._options, cluster_of(self._options.client), name, number)
 
     def _commit(self, messages: Iterable[WriterCommitMessage | None]) -> None:
+        """Committed is what was sent, whatever is answered; then the rows are waited for, so that whoever reads next has them."""
         cluster = cluster_of(self._options.client)
-        for message in messages:
-            if isinstance(message, Written) and message.producer is not None:
-                _SENT.add(message.producer)
-                transactions.commit(cluster, message.producer)
+        producers = [one.producer for one in messages if isinstance(one, Written) and one.producer is not None]
+        for producer in producers:
+            _SENT.add(producer)
+            transactions.commit(cluster, producer)
+        for producer in producers:
+            wait_for_markers(cluster, producer.transactional_id, MARKERS_MS_MAX)
 
     def _abort(self, messages: Iterable[WriterCommitMessage | None]) -> None:
         cluster = cluster_of(self._options.client)

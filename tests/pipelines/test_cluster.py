@@ -12,8 +12,7 @@ import pytest
 from tools.java import ensure_java_home
 
 from tests.pipelines import cluster_driver
-from tests.pipelines.test_sink import committed
-from tests.pipelines.topics import new_topic, send
+from tests.pipelines.topics import committed, new_topic, send
 from tests.support.processes import Child, free_port, wait_until
 
 SECONDS = 300

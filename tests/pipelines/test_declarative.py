@@ -15,8 +15,7 @@ from tools.java import ensure_java_home
 from penstock.client.admin import create_topic
 from penstock.client.cluster import Cluster
 from penstock.client.config import client_config
-from tests.pipelines.test_sink import committed
-from tests.pipelines.topics import send
+from tests.pipelines.topics import committed, send
 from tests.support.served_broker import ServedBroker
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "spark-pipelines"

@@ -17,8 +17,7 @@ from pyspark_penstock.pipelines.check import check
 from pyspark_penstock.pipelines.flows import DONE, FAILED, FlowStatus
 from pyspark_penstock.pipelines.parse import read_content
 from pyspark_penstock.pipelines.run import Run
-from tests.pipelines.test_sink import committed
-from tests.pipelines.topics import load, new_topic, send
+from tests.pipelines.topics import committed, load, new_topic, send
 from tests.support.processes import wait_until
 
 SCHEMA = "id BIGINT, country STRING, amount DOUBLE, at TIMESTAMP"

@@ -14,22 +14,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from penstock.base.errors import ConfigError
-from penstock.base.ids import TopicPartition
 from penstock.client import producer as transactions
 from penstock.client.admin import ResourceKind, alter_configs
 from penstock.client.cluster import Cluster
 from penstock.client.config import client_config
 from penstock.client.errors import AnswerError
-from penstock.client.offsets import LATEST, list_offsets
 from penstock.client.partitioner import partition_of
 from penstock.testing import Broker
-from pyspark_penstock.batch import BatchReader
-from pyspark_penstock.options import read_batch_options
 from pyspark_penstock.sink import BatchWriter, RolledBackError, Written
 from pyspark_penstock.sink_columns import BadRowError
 from pyspark_penstock.sink_options import read_sink_options
-from tests.pipelines.topics import Row, load, new_topic, send, table_rows, values
-from tests.support.processes import wait_until
+from tests.pipelines.topics import committed, is_decided, load, new_topic, send, values
 from tests.support.served_broker import ServedBroker
 
 SCHEMA = "key binary, value binary, topic string, partition int, headers array<struct<key:string,value:binary>>"
@@ -40,22 +35,6 @@ def write(frame: DataFrame, server: str, **options: str) -> None:
     for name, value in options.items():
         writer = writer.option(name.replace("__", "."), value)
     writer.save()
-
-
-def committed(server: str, topic: str, *, is_open: bool = False) -> list[Row]:
-    """What a reader of committed rows sees. EndTxn is answered before its markers are written: they are waited for, unless `is_open`."""
-    options = {"kafka.bootstrap.servers": server, "subscribe": topic, "includeHeaders": "true"}
-    reader = BatchReader(read_batch_options({**options, "kafka.isolation.level": "read_committed"}))
-    if not is_open:
-        wait_until(lambda: is_decided(server, topic), seconds=60, what="the transactions' markers")
-    batches = [batch for one in reader.partitions() for batch in reader.read(one)]
-    return table_rows(pa.Table.from_batches(batches)) if batches else []
-
-
-def is_decided(server: str, topic: str) -> bool:
-    with Cluster(client_config({"bootstrap.servers": server})) as cluster:
-        wanted = {TopicPartition(topic, one): LATEST for one in cluster.topics([topic])[topic].partitions}
-        return list_offsets(cluster, wanted) == list_offsets(cluster, wanted, read_committed=True)
 
 
 def schema_of(text: str) -> StructType:
@@ -167,6 +146,7 @@ def test_nothing_is_seen_before_the_driver_commits_and_nothing_after_it_aborts(s
     task.abort([message, None])
     again = task.write(iter([batch(value=[b"3"])]))
     task.commit([again])
+    assert is_decided(server, topic), "whoever reads now sees what was written"
     assert [row.value for row in committed(server, topic)] == [b"3"]
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tests.pipelines.topics import is_decided
+from tests.support.processes import wait_until
 
 from penstock.cli.demo import DemoError, _Play
 from penstock.cli.demo_generator import (
@@ -33,7 +35,7 @@ from pyspark_penstock.clusters import close_clusters
 from pyspark_penstock.demo import Findings
 from pyspark_penstock.options import read_batch_options
 
-RECORDS = 4_000
+RECORDS = 8_000
 
 
 def values(server: str, topics: str, isolation: str = "read_committed") -> list[bytes]:
@@ -44,11 +46,18 @@ def values(server: str, topics: str, isolation: str = "read_committed") -> list[
 
 def test_the_generator_writes_what_it_says() -> None:
     read: list[int] = []
+
+    def is_read(events: int) -> bool:
+        read.append(events)
+        return True
+
     with Broker() as broker, Cluster(client_config({"bootstrap.servers": broker.bootstrap_servers})) as cluster:
         make_topics(cluster)
-        generator = Generator(cluster, RECORDS, lambda events: read.append(events) is None, lambda: False)
+        generator = Generator(cluster, RECORDS, is_read, lambda: False)
         generator.run()
         made = generator.made
+        wait_until(lambda: is_decided(broker.bootstrap_servers, ORDERS), seconds=60, what="the markers of orders")
+        wait_until(lambda: is_decided(broker.bootstrap_servers, CLICKS), seconds=60, what="the markers of clicks")
         found = values(broker.bootstrap_servers, f"{ORDERS},{CLICKS}")
         everything = values(broker.bootstrap_servers, f"{ORDERS},{CLICKS}", "read_uncommitted")
         close_clusters()
