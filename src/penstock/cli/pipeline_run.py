@@ -8,9 +8,8 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from penstock.base.errors import ConfigError
 from penstock.cli.output import JsonOutput, Output, TextOutput
@@ -24,25 +23,6 @@ if TYPE_CHECKING:
 OK, FAILED = 0, 1
 LINE_SECONDS = 5.0
 """Where nobody watches, a flow gets a line this often, and whenever its state changes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlowRow:
-    """A flow's status as a result."""
-
-    kind: ClassVar[str] = "flow"
-    flow: str
-    state: str
-    batch: int
-    rows: int
-    lag_records: int
-    lag_seconds: float
-    rows_per_second: float
-    batch_ms: int
-    longest_part: str
-    restarts: int
-    error: str
-    unmet: dict[str, int] = field(default_factory=dict)
 
 
 def need_spark() -> None:
@@ -91,7 +71,7 @@ def run_run(file: Path, master: str, *, is_noisy: bool, as_json: bool) -> int:
     from pyspark_penstock.pipelines.run import MistakesError, is_failure, run
 
     spec = read_file(file)
-    display = JsonDisplay() if as_json else make_display()
+    display = JsonDisplay() if as_json else TextDisplay()
     with stop_signals() as stopping, display:
         try:
             statuses = run(
@@ -104,7 +84,8 @@ def run_run(file: Path, master: str, *, is_noisy: bool, as_json: bool) -> int:
                 is_noisy=is_noisy,
             )
         except MistakesError as error:
-            display.complain(list(map(str, error.mistakes)))
+            for mistake in error.mistakes:
+                print(f"penstock: {mistake}", file=sys.stderr)
             return FAILED
     display.summary(statuses)
     return FAILED if is_failure(statuses) else OK
@@ -122,15 +103,11 @@ def run_status(file: Path, output: Output) -> int:
         return OK
     state = f"runs as process {status.process_id}, {status.spark_ui}" if status.is_running else "does not run"
     output.say(f"{spec.name} {state}; as of {time_text(status.updated_ms)}")
-    output.table("", rows_of(status.flows))
+    output.table("", status.flows)
     for flow in status.flows:
         if flow.error:
             output.say(f"{flow.flow}: {flow.error}")
     return OK
-
-
-def rows_of(statuses: Sequence[FlowStatus]) -> list[FlowRow]:
-    return [FlowRow(**asdict(status)) for status in statuses]
 
 
 @contextmanager
@@ -167,7 +144,7 @@ class JsonDisplay:
         pass
 
     def watch(self, statuses: Sequence[FlowStatus]) -> None:
-        for row in rows_of(statuses):
+        for row in statuses:
             if self._last.get(row.flow) != (row.state, row.batch):
                 self._last[row.flow] = row.state, row.batch
                 self._output.emit(row)
@@ -179,10 +156,6 @@ class JsonDisplay:
 
     def summary(self, statuses: Sequence[FlowStatus]) -> None:
         pass
-
-    def complain(self, mistakes: Sequence[str]) -> None:
-        for mistake in mistakes:
-            print(f"penstock: {mistake}", file=sys.stderr)
 
 
 class TextDisplay:
@@ -237,21 +210,13 @@ class TextDisplay:
         sys.stdout.flush()
 
     def summary(self, statuses: Sequence[FlowStatus]) -> None:
-        TextOutput(sys.stderr).table("", rows_of(statuses))
+        TextOutput(sys.stderr).table("", statuses)
         for status in statuses:
             for name, count in status.unmet.items():
                 if count:
                     print(f"{status.flow}: {count:,} rows did not meet {name}", file=sys.stderr)
             if status.error:
                 print(f"{status.flow}: {status.error}", file=sys.stderr)
-
-    def complain(self, mistakes: Sequence[str]) -> None:
-        for mistake in mistakes:
-            print(f"penstock: {mistake}", file=sys.stderr)
-
-
-def make_display() -> TextDisplay:
-    return TextDisplay()
 
 
 def line_of(status: FlowStatus) -> str:

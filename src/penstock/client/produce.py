@@ -82,23 +82,11 @@ def produce(
         try:
             leader = cluster.leader(partition)
             with cluster.connection(leader.node) as connection:
-                return _produce(connection, cluster, leader, partition, records, acks, transactional_id)
+                version = send_produce(connection, cluster, leader, partition, records, acks, transactional_id)
+                return receive_produce(connection, cluster, partition, version)
         except (AnswerError, UnreachableError) as error:
             cluster.forget(partition.topic)
             attempts.failed(error)
-
-
-def _produce(
-    connection: Connection,
-    cluster: Cluster,
-    leader: Leader,
-    partition: TopicPartition,
-    records: bytes | memoryview,
-    acks: int,
-    transactional_id: str | None,
-) -> Produced:
-    version = send_produce(connection, cluster, leader, partition, records, acks, transactional_id)
-    return receive_produce(connection, cluster, partition, version)
 
 
 def send_produce(

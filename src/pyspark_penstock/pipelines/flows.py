@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.base.clock import Clock
 from pyspark_penstock.pipelines.sentences import is_lasting, sentence
@@ -26,8 +26,9 @@ REPORTS_MS_MAX = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowStatus:
-    """What there is to say of a flow, all its restarts in this run together."""
+    """What there is to say of a flow, all its restarts in this run together; a result of the command line as it is."""
 
+    kind: ClassVar[str] = "flow"
     flow: str
     state: str
     batch: int
@@ -45,10 +46,6 @@ class FlowStatus:
     error: str
     unmet: dict[str, int] = field(default_factory=dict)
     """Rows that did not meet an expectation, by view and expectation."""
-
-    @property
-    def is_over(self) -> bool:
-        return self.state in (DONE, FAILED, STOPPED)
 
 
 class Progress:
