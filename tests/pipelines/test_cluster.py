@@ -16,9 +16,7 @@ from tests.pipelines.topics import committed, new_topic, send
 from tests.support.processes import Child, free_port, wait_until
 
 SECONDS = 300
-ROWS = 10_000
-
-pytestmark = pytest.mark.long
+ROWS, FEW_ROWS = 10_000, 600
 
 
 def environment() -> dict[str, str]:
@@ -65,16 +63,43 @@ def said(child: Child) -> str:
     return child.output.read_text(errors="replace")
 
 
+def fill(server: str, topic: str, rows: int) -> None:
+    for partition in (0, 1):
+        send(server, topic, [b"%05d" % n for n in range(partition, rows, 2)], partition=partition)
+
+
+def start_driver(folder: Path, master: str, server: str, topic: str, copy: str) -> Child:
+    arguments = [master, server, topic, copy, str(folder / "checkpoint")]
+    command = [sys.executable, str(Path(cluster_driver.__file__)), *arguments]
+    return Child(command, output=folder / "driver.log", env=environment())
+
+
+def wait_for_end(driver: Child) -> None:
+    def is_over() -> bool:
+        return driver.output.read_text().endswith("done\n") or not driver.is_alive()
+
+    wait_until(is_over, seconds=SECONDS, what="the end")
+    assert driver.output.read_text().endswith("done\n"), driver.output.read_text()[-3000:]
+
+
+def test_executors_in_processes_of_their_own_read_and_write(penstock_server: str, tmp_path: Path) -> None:
+    topic, copy = new_topic(penstock_server, partitions=2), new_topic(penstock_server, partitions=2)
+    fill(penstock_server, topic, FEW_ROWS)
+    with start_driver(tmp_path, "local-cluster[2,1,600]", penstock_server, topic, copy) as driver:
+        wait_for_end(driver)
+        assert f"count {FEW_ROWS}\n" in driver.output.read_text()
+    found = sorted(row.value or b"" for row in committed(penstock_server, copy))
+    assert found == [b"%05d" % number for number in range(FEW_ROWS)]
+
+
+@pytest.mark.long
 def test_a_cluster_that_loses_a_worker_writes_every_row_once(
     cluster: tuple[str, list[Child]], penstock_server: str, tmp_path: Path
 ) -> None:
     address, workers = cluster
     topic, copy = new_topic(penstock_server, partitions=2), new_topic(penstock_server, partitions=2)
-    for partition in (0, 1):
-        send(penstock_server, topic, [b"%05d" % n for n in range(partition, ROWS, 2)], partition=partition)
-    arguments = [address, penstock_server, topic, copy, str(tmp_path / "checkpoint")]
-    command = [sys.executable, str(Path(cluster_driver.__file__)), *arguments]
-    with Child(command, output=tmp_path / "driver.log", env=environment()) as driver:
+    fill(penstock_server, topic, ROWS)
+    with start_driver(tmp_path, address, penstock_server, topic, copy) as driver:
 
         def batch() -> int:
             return max(map(int, re.findall(r"^batch (\d+)$", said(driver), re.MULTILINE)), default=-1)

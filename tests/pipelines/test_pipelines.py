@@ -73,9 +73,11 @@ def test_check_finds_every_mistake_and_runs_nothing(spark: SparkSession, penstoc
         },
     )
     content["sources"]["missing"] = {"topic": "nowhere-either"}
+    content["trigger"] = "10 secnds"
     _, mistakes = check(spark, read_content(content, tmp_path / "p.yaml"))
     found = {mistake.place: mistake.reason for mistake in mistakes}
     expected = {
+        "trigger": "10 secnds",
         "sources, missing": "has no topic nowhere-either",
         "transforms, unknown_column": r"`amonut` cannot be resolved\. Did you mean .*`amount`",
         "transforms, bad_sql": "Syntax error at or near 'SELEC'",
@@ -217,7 +219,7 @@ def test_the_command_runs_refuses_a_second_run_and_stops_when_asked(
         second = subprocess.run([*COMMAND, "run", str(file)], capture_output=True, text=True, check=False)
         assert second.returncode == 1
         assert f"in use by another run of this pipeline (process {running.pid})" in second.stderr
-        running.send_signal(signal.SIGTERM)
+        running.send_signal(signal.SIGINT)
         out, err = running.communicate(timeout=SECONDS)
     assert running.returncode == 0, err
     assert "shown, batch 0\n  id=7, country='pt'" in out

@@ -20,7 +20,7 @@ from penstock.cli import kernels_notice, png
 from penstock.cli.cluster import open_cluster
 from penstock.cli.demo_generator import BAD, CLICKS, END, ORDERS, START, TOTALS, Generator, make_topics
 from penstock.cli.log_demo import demo_directory
-from penstock.cli.pipeline_run import line_of, need_spark, stop_signals
+from penstock.cli.pipeline_run import StopSignals, line_of, need_spark
 
 if TYPE_CHECKING:
     from pyspark_penstock.demo import Findings
@@ -49,7 +49,7 @@ def run(records: int, data: str | None, picture: str, *, keep: bool) -> int:
     kernels_notice.give()
     console = Console(highlight=False, soft_wrap=True)
     with (
-        stop_signals() as stopping,
+        StopSignals() as stopping,
         demo_directory(data, keep=keep, console=console) as directory,
         _broker(Path(directory)) as servers,
     ):
@@ -113,7 +113,7 @@ def _broker(directory: Path) -> Iterator[str]:
 class _Play:
     """One run of the pipeline beside the generator, and what was measured meanwhile."""
 
-    def __init__(self, servers: str, directory: Path, records: int, console: Console, stopping: Any) -> None:
+    def __init__(self, servers: str, directory: Path, records: int, console: Console, stopping: StopSignals) -> None:
         self._servers = servers
         self._directory = directory
         self._records = records
@@ -160,6 +160,7 @@ class _Play:
         return bool(self._statuses) and min(status.rows for status in self._statuses) >= events
 
     def _begun(self, ui: str) -> None:
+        self._stopping.arm()
         self._console.print(f"3. the pipeline runs; Spark's UI: {ui}")
         self._began = time.monotonic()
         self._thread.start()

@@ -70,14 +70,18 @@ def run_run(file: Path, master: str, *, is_noisy: bool, as_json: bool) -> int:
     from pyspark_penstock.pipelines.parse import read_file
     from pyspark_penstock.pipelines.run import MistakesError, is_failure, run
 
+    def begun(ui: str) -> None:
+        stopping.arm()
+        display.begun(ui)
+
     spec = read_file(file)
     display = JsonDisplay() if as_json else TextDisplay()
-    with stop_signals() as stopping, display:
+    with StopSignals() as stopping, display:
         try:
             statuses = run(
                 spec,
                 master,
-                begun=display.begun,
+                begun=begun,
                 watch=display.watch,
                 show=display.show,
                 should_stop=stopping,
@@ -110,17 +114,29 @@ def run_status(file: Path, output: Output) -> int:
     return OK
 
 
-@contextmanager
-def stop_signals() -> Iterator[Any]:
-    """A function that says whether somebody asked for an end; SIGINT and SIGTERM ask."""
-    asked: list[int] = []
-    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in kept:
-        signal.signal(number, lambda received, _frame: asked.append(received))
-    try:
-        yield lambda: bool(asked)
-    finally:
-        for number, handler in kept.items():
+class StopSignals:
+    """Whether somebody asked for an end by SIGINT or SIGTERM: call it. Spark takes SIGINT for itself when it starts: `arm` again then."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def __call__(self) -> bool:
+        return self._asked
+
+    def arm(self) -> None:
+        for number in self._kept:
+            signal.signal(number, self._ask)
+
+    def _ask(self, _number: int, _frame: Any) -> None:
+        self._asked = True
+
+    def __enter__(self) -> StopSignals:
+        self.arm()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._kept.items():
             signal.signal(number, handler)
 
 

@@ -18,12 +18,24 @@ if TYPE_CHECKING:
 def check(spark: SparkSession, spec: PipelineSpec) -> tuple[Views, list[Mistake]]:
     """The views, and every mistake that was found in them, in the topics and in the sinks."""
     views = build_views(spark, spec)
-    mistakes = [*views.mistakes]
+    mistakes = [*_trigger(spark, spec), *views.mistakes]
     mistakes += (mistake for mistake in _topics(spec) if mistake not in mistakes)
     for sink in spec.sinks:
         if sink.view in views.frames:
             mistakes += _sink(spark, sink, views.frames[sink.view])
     return views, mistakes
+
+
+def _trigger(spark: SparkSession, spec: PipelineSpec) -> Iterator[Mistake]:
+    jvm = spark._jvm
+    assert jvm is not None, "a session of our own has a JVM"
+    if spec.is_available_now:
+        return
+    try:
+        jvm.org.apache.spark.sql.streaming.Trigger.ProcessingTime(spec.trigger)
+    except Exception as error:
+        reason = f"{spec.trigger!r} is neither available_now nor an interval such as 10 seconds: {sentence(error)}"
+        yield Mistake(place="trigger", reason=reason)
 
 
 def _topics(spec: PipelineSpec) -> Iterator[Mistake]:

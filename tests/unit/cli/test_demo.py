@@ -26,6 +26,7 @@ from penstock.cli.demo_generator import (
     make_topics,
 )
 from penstock.cli.main import main
+from penstock.cli.pipeline_run import StopSignals
 from penstock.cli.png import BLUE, ORANGE, Curve, write_curves
 from penstock.client.cluster import Cluster
 from penstock.client.config import client_config
@@ -104,7 +105,7 @@ FOUND = Findings(
 
 
 def test_the_proof_holds_only_if_everything_in_it_does() -> None:
-    play = _Play("b:1", Path("."), 1_000, Console(quiet=True), lambda: False)
+    play = _Play("b:1", Path("."), 1_000, Console(quiet=True), StopSignals())
     play._prove(MADE, FOUND)
     for field in dataclasses.fields(Findings):
         if field.name == "windows":
