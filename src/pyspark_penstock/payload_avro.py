@@ -15,21 +15,15 @@ if TYPE_CHECKING:
 
 Decode = Callable[[bytes], dict[str, Any]]
 
-_PLAIN = {
-    "boolean": "boolean", "int": "int", "long": "bigint", "float": "float", "double": "double", "bytes": "binary",
-    "string": "string", "enum": "string", "fixed": "binary",
-}  # fmt: skip
-_LOGICAL = {
-    "date": "date", "timestamp-millis": "timestamp", "timestamp-micros": "timestamp",
-    "local-timestamp-millis": "timestamp_ntz", "local-timestamp-micros": "timestamp_ntz", "uuid": "string",
-}  # fmt: skip
+_BASIC = ("boolean", "int", "long", "float", "double", "bytes", "string", "enum", "fixed")
+_TIMES = ("time-millis", "time-micros")
 
 
 def columns(schema: Schema) -> StructType:
     """PayloadError for what has no place among Spark's types."""
     from pyspark.sql.types import StructType
 
-    found = _type(_parsed(schema), "the schema", ())
+    found = _type(_parsed(schema), "the schema")
     if not isinstance(found, StructType):
         raise PayloadError("the schema is no record: a row needs fields")
     return found
@@ -62,43 +56,51 @@ def _parsed(schema: Schema) -> Any:
         raise PayloadError(f"no Avro schema: {type(error).__name__}: {error}") from None
 
 
-def _type(schema: Any, place: str, above: tuple[str, ...]) -> DataType:
-    from pyspark.sql.types import (  # fmt: skip
-        ArrayType,
-        DecimalType,
-        MapType,
-        StringType,
-        StructField,
-        StructType,
-        _parse_datatype_json_value,
-    )
+def _type(schema: Any, place: str) -> DataType:
+    from pyspark.sql import types as T
 
     if isinstance(schema, list):
         others = [one for one in schema if _name(one) != "null"]
         if len(others) != 1:
             raise PayloadError(f"{place} is a union of several types, which one column cannot be")
-        return _type(others[0], place, above)
+        return _type(others[0], place)
     if isinstance(schema, str):
-        if schema not in _PLAIN:
-            raise PayloadError(f"{place} is {schema}, which would have no end or is unknown")
-        schema = {"type": schema}
-    logical, kind = schema.get("logicalType"), schema["type"]
-    if logical == "decimal":
-        return DecimalType(int(schema["precision"]), int(schema.get("scale", 0)))
-    if logical in _LOGICAL:
-        return _parse_datatype_json_value(_LOGICAL[logical])
+        return _basic(schema, None, place)
+    kind = schema["type"]
+    if schema.get("logicalType") == "decimal":
+        return T.DecimalType(int(schema["precision"]), int(schema.get("scale", 0)))
     if kind in ("record", "error"):
-        fields = [
-            StructField(one["name"], _type(one["type"], f"{place}, {one['name']}", above)) for one in schema["fields"]
-        ]
-        return StructType(fields)
+        fields = [(one["name"], _type(one["type"], f"{place}, {one['name']}")) for one in schema["fields"]]
+        return T.StructType([T.StructField(name, found) for name, found in fields])
     if kind == "array":
-        return ArrayType(_type(schema["items"], place, above))
+        return T.ArrayType(_type(schema["items"], place))
     if kind == "map":
-        return MapType(StringType(), _type(schema["values"], place, above))
+        return T.MapType(T.StringType(), _type(schema["values"], place))
     if isinstance(kind, dict | list):
-        return _type(kind, place, above)
-    return _parse_datatype_json_value({"int": "integer", "bigint": "long"}.get(_PLAIN[kind], _PLAIN[kind]))
+        return _type(kind, place)
+    return _basic(kind, schema.get("logicalType"), place)
+
+
+def _basic(kind: str, logical: str | None, place: str) -> DataType:
+    from pyspark.sql import types as T
+
+    if kind not in _BASIC:
+        raise PayloadError(f"{place} is {kind}, which would have no end or is unknown")
+    by_logical = {
+        "date": T.DateType(),
+        "timestamp-millis": T.TimestampType(),
+        "timestamp-micros": T.TimestampType(),
+        "local-timestamp-millis": T.TimestampNTZType(),
+        "local-timestamp-micros": T.TimestampNTZType(),
+        **dict.fromkeys(("uuid", *_TIMES), T.StringType()),
+    }
+    if logical in by_logical:
+        return by_logical[logical]
+    basic = (
+        T.BooleanType(), T.IntegerType(), T.LongType(), T.FloatType(), T.DoubleType(), T.BinaryType(), T.StringType(),
+        T.StringType(), T.BinaryType(),
+    )  # fmt: skip
+    return dict(zip(_BASIC, basic, strict=True))[kind]
 
 
 def _name(schema: Any) -> str:
@@ -106,7 +108,7 @@ def _name(schema: Any) -> str:
 
 
 def _fixer(schema: Any) -> Callable[[Any], Any]:
-    """What Arrow takes otherwise than fastavro gives: maps as pairs, UUIDs as text."""
+    """What Arrow takes otherwise than fastavro gives: maps as pairs, UUIDs and times of day as text."""
     if isinstance(schema, list):
         others = [one for one in schema if _name(one) != "null"]
         inner = _fixer(others[0])
@@ -114,7 +116,7 @@ def _fixer(schema: Any) -> Callable[[Any], Any]:
     if isinstance(schema, str):
         return _same
     kind = schema["type"]
-    if schema.get("logicalType") == "uuid":
+    if schema.get("logicalType") in ("uuid", *_TIMES):
         return str
     if kind in ("record", "error"):
         fixers = {one["name"]: _fixer(one["type"]) for one in schema["fields"]}

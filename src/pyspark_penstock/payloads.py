@@ -158,8 +158,24 @@ def decode_column(codec: _Codec, values: pa.Array, kind: pa.DataType) -> pa.Arra
             row, reason = None, f"{error}" if isinstance(error, ValueError | NoSchemaError) else f"{type(error).__name__}: {error}"  # fmt: skip
         found.append(row)
         reasons.append(reason)
-    parsed = pa.array(found, kind.field("parsed").type)
+    parsed = _fitted(found, reasons, kind.field("parsed").type)
     return pa.StructArray.from_arrays([parsed, pa.array(reasons, pa.string())], fields=list(kind))
+
+
+def _fitted(found: list[dict[str, Any] | None], reasons: list[str | None], kind: pa.DataType) -> pa.Array:
+    """As a column. A value that Spark's type cannot hold (a decimal with too many digits …) is that record's fault alone."""
+    import pyarrow as pa
+
+    misfits = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError, TypeError)
+    try:
+        return pa.array(found, kind)
+    except misfits:
+        for number, row in enumerate(found):
+            try:
+                pa.array([row], kind)
+            except misfits as error:
+                found[number], reasons[number] = None, f"the value does not fit its column: {error}"
+        return pa.array(found, kind)
 
 
 def _library_errors(format: str) -> tuple[type[Exception], ...]:

@@ -24,7 +24,7 @@ from penstock.client import producer as transactions
 from penstock.client.cluster import Cluster
 from penstock.client.errors import AnswerError, ClientError, UnreachableError
 from penstock.client.groups import committed_offsets
-from penstock.client.produce import ACKS_ALL, produce
+from penstock.client.produce import produce
 from penstock.client.produce_window import ProduceWindow
 from penstock.client.producer import Producer
 from penstock.client.transactions import wait_for_markers
@@ -104,8 +104,8 @@ class _Task:
         return Written(self.rows, self._producer)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Written:
-        """At least once. Where all replicas are waited for, a leader takes each batch of this task once and in order."""
-        if self._options.acks == ACKS_ALL:
+        """At least once; unless it was switched off, a leader takes each batch of this task once and in order."""
+        if self._options.is_idempotent:
             self._producer = transactions.begin_idempotent(self._cluster)
         self._write_all(batches)
         return Written(self.rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import uuid
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ SECOND = {
     **FIRST,
     "fields": [*FIRST["fields"], {"name": "amount", "type": ["null", "double"], "default": None}],
 }
+TIME = {"type": "int", "logicalType": "time-millis"}
 EVERYTHING: dict[str, Any] = {
     "type": "record",
     "name": "Everything",
@@ -90,6 +91,23 @@ def test_each_bad_value_has_its_reason_and_the_others_are_read() -> None:
     assert reasons[2] == "the record has no value"
     assert reasons[3] == "1 bytes are left over behind the value"
     assert all(reasons[1:5])
+
+
+def test_a_value_that_does_not_fit_its_column_is_a_bad_one_alone() -> None:
+    def price(kind: Any) -> dict[str, Any]:
+        return {
+            "type": "record",
+            "name": "P",
+            "fields": [{"name": "price", "type": kind}, {"name": "at", "type": TIME}],
+        }
+
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}
+    good = avro(price(decimal), {"price": Decimal("123.45"), "at": time(12, 30, 1)})
+    wide = avro(price("bytes"), {"price": (10**9).to_bytes(5, "big"), "at": time(0)})
+    found = columns(avro_codec(price(decimal)), [good, wide, good])
+    assert found[0] == found[2] == ({"price": Decimal("123.45"), "at": "12:30:01"}, None)
+    assert found[1][0] is None
+    assert str(found[1][1]).startswith("the value does not fit its column: ")
 
 
 @pytest.mark.parametrize("kind", ["url", "directory"])

@@ -17,6 +17,7 @@ from pyspark_penstock.pipelines.check import check
 from pyspark_penstock.pipelines.flows import DONE, FAILED, FlowStatus
 from pyspark_penstock.pipelines.parse import read_content
 from pyspark_penstock.pipelines.run import Run
+from pyspark_penstock.pipelines.storage import read_status
 from tests.pipelines.topics import committed, load, new_topic, send
 from tests.support.processes import wait_until
 
@@ -210,10 +211,9 @@ def test_the_command_runs_refuses_a_second_run_and_stops_when_asked(
     ) as running:
 
         def rows() -> int:
-            told = subprocess.run([*COMMAND, "status", str(file), "--json"], capture_output=True, text=True, check=True)
-            flows = [json.loads(line) for line in told.stdout.splitlines()]
             assert running.poll() is None, running.communicate()
-            return min((flow["rows"] for flow in flows), default=0)
+            told = read_status(tmp_path / "p.storage")
+            return 0 if told is None else min((flow.rows for flow in told.flows), default=0)
 
         wait_until(lambda: rows() == 1, seconds=SECONDS, what="the row is through")
         second = subprocess.run([*COMMAND, "run", str(file)], capture_output=True, text=True, check=False)

@@ -20,6 +20,7 @@ from penstock.client.cluster import Cluster
 from penstock.client.config import client_config
 from penstock.client.errors import AnswerError
 from penstock.client.partitioner import partition_of
+from penstock.records.batch import scan
 from penstock.testing import Broker
 from pyspark_penstock.sink import BatchWriter, RolledBackError, Written
 from pyspark_penstock.sink_columns import BadRowError
@@ -124,6 +125,16 @@ def test_batches_that_are_too_large_for_the_topic_are_halved_until_they_fit(serv
         task = writer(server, topic=topic, delivery=delivery)
         task.commit([task.write(iter([batch(value=values[:150]), batch(value=values[150:])]))])
     assert [row.value for row in committed(server, topic)] == values * 2
+
+
+@pytest.mark.parametrize("options", [{"kafka__acks": "1"}, {"kafka__enable__idempotence": "false"}, {}])
+def test_batches_carry_a_producer_unless_that_is_switched_off(options: dict[str, str]) -> None:
+    with Broker() as broker:
+        topic = new_topic(broker.bootstrap_servers)
+        writer(broker.bootstrap_servers, topic=topic, **options).write(iter([batch(value=[b"1"])]))
+        (segment,) = (broker.data / f"{topic}-0").glob("*.log")
+        (found,) = scan(segment.read_bytes()).batches
+    assert (found.producer_id >= 0) == (not options)
 
 
 def test_an_answer_that_is_lost_makes_no_row_twice_and_none_change_places() -> None:
