@@ -51,7 +51,11 @@ class Pipeline:
         self._add("sinks", name, {"from": view, **fields})
 
     def run(self, spark: SparkSession, folder: str | Path = ".") -> list[FlowStatus]:
-        """Runs it in a session that is there already, to its end; for notebooks. Paths are relative to the folder."""
+        """Runs it in a session that is there already, to its end; for notebooks. Paths are relative to the folder.
+
+        PipelineError if a flow fails.
+        """
+        from pyspark_penstock.pipelines.flows import FAILED
         from pyspark_penstock.pipelines.parse import read_content
         from pyspark_penstock.pipelines.run import Run
         from pyspark_penstock.pipelines.storage import holding
@@ -60,7 +64,11 @@ class Pipeline:
         with holding(spec.storage):
             run = Run(spark, spec, lambda _flow, _batch, rows: rows.show(truncate=False))
             run.prepare()
-            return run.go(lambda _statuses: None, lambda: False)
+            statuses = run.go(lambda _statuses: None, lambda: False)
+        for status in statuses:
+            if status.state == FAILED:
+                raise PipelineError(f"the flow {status.flow} failed: {status.error}")
+        return statuses
 
     def _add(self, part: str, name: str, fields: Mapping[str, Any]) -> None:
         if name in self.content[part]:
