@@ -34,7 +34,7 @@ $(STAMPS)/venv:
 $(STAMPS)/packages: pyproject.toml constraints.txt $(STAMPS)/venv
 	@echo "installing packages (about two minutes the first time)"
 	@$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt setuptools cython
-	@PENSTOCK_INTERPRETED=1 $(PY) -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,spark]'
+	@PENSTOCK_INTERPRETED=1 $(PY) -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,spark,payloads]'
 	@touch $@
 
 $(STAMPS)/kernels: setup.py $(wildcard src/penstock/*/*.py src/penstock/*/*.pxd src/penstock/*/*.h) $(STAMPS)/packages
@@ -55,8 +55,8 @@ judges: $(STAMPS)/java ## Apache Kafka's jars and the other programs that judge 
 # ---- work
 
 .PHONY: demo
-demo: install ## the log at work: a million records, a kill -9, a recovery, a proof
-	@.venv/bin/penstock demo $(ARGS)
+demo: install ## the whole at work: broker, generator, pipeline on Spark, a proof, a picture
+	@.venv/bin/penstock demo --picture .demo/throughput-and-lag.png $(ARGS)
 
 .PHONY: test
 test: install judges ## every test and every judge, small

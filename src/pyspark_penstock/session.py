@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.base.errors import ConfigError
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -47,6 +49,7 @@ def make_session(
     What the JVM and the workers print goes to `jvm_output` if it is given: warnings at the start, and at the stop traces of
     broken pipes that mean nothing. One JVM serves a process: a second session shares the output of the first.
     """
+    _find_java()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = _interpreter()
     if master.startswith("local"):
         # Else Spark looks the machine's name up, which may take seconds or fail.
@@ -58,6 +61,16 @@ def make_session(
         builder = builder.config(key, value)
     with _output_to(jvm_output):
         return builder.getOrCreate()
+
+
+def _find_java() -> None:
+    """JAVA_HOME and the PATH are Spark's own to look at; else there may be a runtime in this environment."""
+    if os.environ.get("JAVA_HOME") or shutil.which("java"):
+        return
+    made = Path(sys.prefix, "java")
+    if not (made / "bin" / "java").exists():
+        raise ConfigError("Spark needs Java 17 or later, and there is none: install one, or set JAVA_HOME to it")
+    os.environ["JAVA_HOME"] = str(made)
 
 
 def _interpreter() -> str:

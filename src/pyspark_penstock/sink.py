@@ -22,16 +22,20 @@ from penstock.base.errors import ConfigError, PenstockError
 from penstock.base.ids import TopicPartition
 from penstock.client import producer as transactions
 from penstock.client.cluster import Cluster
-from penstock.client.errors import AnswerError, ClientError
+from penstock.client.errors import AnswerError, ClientError, UnreachableError
 from penstock.client.groups import committed_offsets
 from penstock.client.produce import produce
+from penstock.client.produce_window import ProduceWindow
 from penstock.client.producer import Producer
+from penstock.client.transactions import wait_for_markers
 from pyspark_penstock.clusters import cluster_of
-from pyspark_penstock.sink_columns import BadRowError, MadeBatch, Stamp, batches_of, parts_of
+from pyspark_penstock.sink_columns import BadRowError, RowBatch, Stamp, batches_of, parts_of
 from pyspark_penstock.sink_options import SinkOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
+
+MARKERS_MS_MAX = 5_000
 
 _SENT: set[Producer] = set()
 """Transactions whose commit this process has sent: an abort that follows a failed commit leaves them alone."""
@@ -75,6 +79,7 @@ class _Task:
         self._name = name
         self._turn = turn
         self._producer: Producer | None = None
+        self._window: ProduceWindow | None = None
         self._sequences: dict[TopicPartition, int] = {}
         self._counts: dict[str, int] = {}
         self.rows = 0
@@ -85,7 +90,7 @@ class _Task:
         try:
             if unit.number is not None and self._is_done(unit):
                 return Written(0)
-            self.write(batches)
+            self._write_all(batches)
             if not self._sequences:
                 return Written(0)
             if unit.number is not None:
@@ -99,13 +104,29 @@ class _Task:
         return Written(self.rows, self._producer)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Written:
+        """At least once; unless it was switched off, a leader takes each batch of this task once and in order."""
+        if self._options.is_idempotent:
+            self._producer = transactions.begin_idempotent(self._cluster)
+        self._write_all(batches)
+        return Written(self.rows)
+
+    def _write_all(self, batches: Iterable[pa.RecordBatch]) -> None:
+        if self._producer is not None:
+            self._window = ProduceWindow(self._cluster, transactional_id=self._transactional_id)
         try:
             for batch in batches:
                 if batch.num_rows:
                     self._write(batch)
+            self._finish()
         except BadRowError as error:
             raise BadRowError(f"{self._name}: {error}") from error
-        return Written(self.rows)
+        finally:
+            if self._window is not None:
+                self._window.abandon()
+
+    @property
+    def _transactional_id(self) -> str | None:
+        return None if self._producer is None else self._producer.transactional_id or None
 
     def _is_done(self, unit: _Unit) -> bool:
         assert unit.number is not None
@@ -131,32 +152,64 @@ class _Task:
         parts = list(parts_of(rows, options.topic, self._count_of, self.rows, self._turn))
         self._turn += 1
         new = [part.partition for part in parts if part.partition not in self._sequences]
-        if self._producer is not None and new:
+        if self._producer is not None and self._producer.transactional_id and new:
             transactions.add_partitions(self._cluster, self._producer, new)
         for part in parts:
             self._sequences.setdefault(part.partition, 0)
             stamp = partial(self._stamp, part.partition)
             for batch in batches_of(part, options.codec, options.request_bytes_max, now_ms, stamp):
-                self._send(part.partition, batch)
+                self._send(batch)
         self.rows += rows.num_rows
 
-    def _send(self, partition: TopicPartition, batch: MadeBatch) -> None:
-        transactional_id = None if self._producer is None else self._producer.transactional_id
+    def _send(self, batch: RowBatch) -> None:
+        if self._window is None:
+            self._send_alone(batch)
+            return
         try:
-            produce(self._cluster, partition, batch.data, acks=self._options.acks, transactional_id=transactional_id)
+            self._window.send(batch)
+        except (AnswerError, UnreachableError):
+            self._send_again()
+
+    def _finish(self) -> None:
+        if self._window is None:
+            return
+        try:
+            self._window.flush()
+        except (AnswerError, UnreachableError):
+            self._send_again()
+
+    def _send_again(self) -> None:
+        """What is not acknowledged, one after another, as long as it takes; leaders know what they have already."""
+        assert self._window is not None
+        for batch in self._window.abandon():
+            assert isinstance(batch, RowBatch)
+            self._send_alone(batch)
+
+    def _send_alone(self, batch: RowBatch) -> None:
+        """A batch that is refused is sent again in halves: they may be small enough, or one row is found to be at fault."""
+        try:
+            produce(
+                self._cluster,
+                batch.partition,
+                batch.data,
+                acks=self._options.acks,
+                transactional_id=self._transactional_id,
+            )
         except AnswerError as error:
             if error.code not in _REFUSED:
                 raise
-            raise BadRowError(
-                f"the broker refuses the batch of the rows {batch.first_place} to {batch.last_place}: {error}"
-            ) from error
+            if batch.count == 1:
+                raise BadRowError(f"the broker refuses row {batch.place}, of {batch.size} bytes: {error}") from error
+            for half in batch.halves():
+                self._send_alone(half)
 
     def _stamp(self, partition: TopicPartition, count: int) -> Stamp:
         if self._producer is None:
             return Stamp()
         sequence = self._sequences[partition]
         self._sequences[partition] = (sequence + count) % (1 << 31)
-        return Stamp(self._producer.producer_id, self._producer.epoch, sequence, transactional=True)
+        is_transactional = bool(self._producer.transactional_id)
+        return Stamp(self._producer.producer_id, self._producer.epoch, sequence, transactional=is_transactional)
 
     def _count_of(self, topic: str) -> int:
         if topic not in self._counts:
@@ -175,11 +228,14 @@ class _Writer:
         return _Task(self._options, cluster_of(self._options.client), name, number)
 
     def _commit(self, messages: Iterable[WriterCommitMessage | None]) -> None:
+        """Committed is what was sent, whatever is answered; then the rows are waited for, so that whoever reads next has them."""
         cluster = cluster_of(self._options.client)
-        for message in messages:
-            if isinstance(message, Written) and message.producer is not None:
-                _SENT.add(message.producer)
-                transactions.commit(cluster, message.producer)
+        producers = [one.producer for one in messages if isinstance(one, Written) and one.producer is not None]
+        for producer in producers:
+            _SENT.add(producer)
+            transactions.commit(cluster, producer)
+        for producer in producers:
+            wait_for_markers(cluster, producer.transactional_id, MARKERS_MS_MAX)
 
     def _abort(self, messages: Iterable[WriterCommitMessage | None]) -> None:
         cluster = cluster_of(self._options.client)

@@ -38,14 +38,6 @@ class Stamp(NamedTuple):
     transactional: bool = False
 
 
-class MadeBatch(NamedTuple):
-    """A batch, and where its first and its last row stand in their task."""
-
-    data: bytes
-    first_place: int
-    last_place: int
-
-
 class Part(NamedTuple):
     """The rows of one partition: [first, end) of `columns`."""
 
@@ -113,29 +105,89 @@ def _partitions(rows: pa.RecordBatch, topic: str, count: int, places: pa.Array, 
     return found
 
 
+class Rows:
+    """The rows of a part, ready to be made into batches: whole or any stretch of it."""
+
+    def __init__(self, part: Part, codec: Codec, timestamp_ms: int) -> None:
+        columns = part.columns
+        self.partition = part.partition
+        self._places = part.places
+        self._codec = codec
+        self._timestamps = array("q", [timestamp_ms]) * columns.num_rows
+        self._keys = BinaryColumn(*_buffers(_binary(columns, "key")))
+        self._values = BinaryColumn(*_buffers(_binary(columns, "value")))
+        self._headers = _headers(columns)
+        self.row_bytes = columns.nbytes // columns.num_rows + 16
+
+    def place(self, row: int) -> int:
+        """Where a row stands in its task."""
+        return int(self._places[row].as_py())
+
+    def size(self, first: int, count: int) -> int:
+        """Before compression."""
+        return size_from_columns(self._timestamps, self._keys, self._values, self._headers, first=first, count=count)
+
+    def build(self, first: int, count: int, stamp: Stamp) -> bytes:
+        return build_batch_from_columns(
+            self._timestamps,
+            self._keys,
+            self._values,
+            self._headers,
+            first=first,
+            count=count,
+            codec=self._codec,
+            **stamp._asdict(),
+        )
+
+
+class RowBatch:
+    """A batch and the rows it was made of, so that it can be made again in halves."""
+
+    def __init__(self, rows: Rows, first: int, count: int, stamp: Stamp) -> None:
+        self.partition = rows.partition
+        self.data = rows.build(first, count, stamp)
+        self.count = count
+        self._rows = rows
+        self._first = first
+        self._stamp = stamp
+
+    @property
+    def place(self) -> int:
+        """Of its first row."""
+        return self._rows.place(self._first)
+
+    @property
+    def size(self) -> int:
+        return self._rows.size(self._first, self.count)
+
+    def halves(self) -> tuple[RowBatch, RowBatch]:
+        half = self.count // 2
+        sequence = self._stamp.base_sequence
+        later = self._stamp if sequence < 0 else self._stamp._replace(base_sequence=(sequence + half) % (1 << 31))
+        return (
+            RowBatch(self._rows, self._first, half, self._stamp),
+            RowBatch(self._rows, self._first + half, self.count - half, later),
+        )
+
+
 def batches_of(
     part: Part, codec: Codec, bytes_max: int, timestamp_ms: int, stamp: Callable[[int], Stamp]
-) -> Iterator[MadeBatch]:
+) -> Iterator[RowBatch]:
     """The part as batches of at most `bytes_max` bytes before compression. `stamp` is told how many records come next."""
-    columns = part.columns
-    timestamps = array("q", [timestamp_ms]) * columns.num_rows
-    keys, values = BinaryColumn(*_buffers(_binary(columns, "key"))), BinaryColumn(*_buffers(_binary(columns, "value")))
-    headers = _headers(columns)
+    rows = Rows(part, codec, timestamp_ms)
     first, end = part.first, part.end
-    step = max(1, bytes_max // (columns.nbytes // columns.num_rows + 16))
+    step = max(1, bytes_max // rows.row_bytes)
     while first < end:
         count = min(step, end - first)
-        size = size_from_columns(timestamps, keys, values, headers, first=first, count=count)
+        size = rows.size(first, count)
         if size > bytes_max and count == 1:
-            place = part.places[first].as_py()
-            raise BadRowError(f"row {place} takes {size} bytes, more than kafka.max.request.size={bytes_max}")
+            raise BadRowError(
+                f"row {rows.place(first)} takes {size} bytes, more than kafka.max.request.size={bytes_max}"
+            )
         if size > bytes_max:
             step = count // 2
             continue
-        data = build_batch_from_columns(
-            timestamps, keys, values, headers, first=first, count=count, codec=codec, **stamp(count)._asdict()
-        )
-        yield MadeBatch(data, part.places[first].as_py(), part.places[first + count - 1].as_py())
+        yield RowBatch(rows, first, count, stamp(count))
         first += count
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.base.config import integer, text
+from penstock.base.config import boolean, integer, text
 from penstock.base.errors import ConfigError
 from penstock.client.config import ClientConfig, client_config
 from penstock.records.batch import Codec
@@ -27,6 +27,7 @@ _FIXED = {
 _DELIVERY = text("delivery", "at_least_once", "How often a row may arrive.", choices=("at_least_once", EXACTLY_ONCE))
 _COMPRESSION = text("kafka.compression.type", "none", "How batches are compressed.", choices=tuple(codec.name.lower() for codec in Codec))  # fmt: skip
 _ACKS = text("kafka.acks", "all", "Who has to have a batch.", choices=("all", "-1", "1"))
+_IDEMPOTENCE = boolean("kafka.enable.idempotence", True, "Whether leaders take each batch of a task once and in order.")
 _REQUEST_BYTES = integer("kafka.max.request.size", 1024 * 1024, "The largest batch that is sent.", low=1)
 _TRANSACTION_MS = integer("kafka.transaction.timeout.ms", 900_000, "How long a batch of a query may take.", low=1)
 _VERSION = integer("txnVersion", 0, "Which write of its application this is.", bits=64, low=0)
@@ -47,6 +48,8 @@ class SinkOptions:
     """None: a column names it."""
     codec: Codec
     acks: int
+    is_idempotent: bool
+    """At least once, batches carry a producer's id and sequences; under exactly once they always do."""
     request_bytes_max: int
     is_exactly_once: bool
     transaction_timeout_ms: int
@@ -55,16 +58,22 @@ class SinkOptions:
     """Under exactly once: a write of an application that has this version already is not done again."""
 
 
-def read_sink_options(options: Mapping[str, str], schema: StructType) -> SinkOptions:
+def client_of(options: Mapping[str, str]) -> ClientConfig:
+    """What the options say of the cluster."""
     given = by_lower_name(options)
-    refuse_mistakes(given, NAMES, _FIXED)
     kafka = {name[len(KAFKA_PREFIX) :]: value for name, value in given.items() if name.startswith(KAFKA_PREFIX)}
     if "bootstrap.servers" not in kafka:
         raise ConfigError("the option kafka.bootstrap.servers is missing: it names the brokers as host:port,host:port")
     try:
-        client = client_config(kafka)
+        return client_config(kafka)
     except ConfigError as error:
         raise ConfigError(f"{KAFKA_PREFIX}{error}") from None
+
+
+def read_sink_options(options: Mapping[str, str], schema: StructType) -> SinkOptions:
+    given = by_lower_name(options)
+    refuse_mistakes(given, NAMES, _FIXED)
+    client = client_of(options)
     topic = given.get("topic") or None
     _check_schema(schema, topic)
     is_exactly_once = given_value(_DELIVERY, given) == EXACTLY_ONCE
@@ -73,11 +82,13 @@ def read_sink_options(options: Mapping[str, str], schema: StructType) -> SinkOpt
         raise ConfigError("txnAppId and txnVersion go together: they name a write that is done once")
     if application is not None and not is_exactly_once:
         raise ConfigError("txnAppId and txnVersion are for delivery=exactly_once")
+    acks = 1 if given_value(_ACKS, given) == "1" and not is_exactly_once else -1
     return SinkOptions(
         client=client,
         topic=topic,
         codec=Codec[given_value(_COMPRESSION, given).upper()],
-        acks=1 if given_value(_ACKS, given) == "1" and not is_exactly_once else -1,
+        acks=acks,
+        is_idempotent=acks == -1 and given_value(_IDEMPOTENCE, given),
         request_bytes_max=given_value(_REQUEST_BYTES, given),
         is_exactly_once=is_exactly_once,
         transaction_timeout_ms=given_value(_TRANSACTION_MS, given),

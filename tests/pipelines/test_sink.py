@@ -14,20 +14,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from penstock.base.errors import ConfigError
-from penstock.base.ids import TopicPartition
 from penstock.client import producer as transactions
+from penstock.client.admin import ResourceKind, alter_configs
 from penstock.client.cluster import Cluster
 from penstock.client.config import client_config
 from penstock.client.errors import AnswerError
-from penstock.client.offsets import LATEST, list_offsets
 from penstock.client.partitioner import partition_of
-from pyspark_penstock.batch import BatchReader
-from pyspark_penstock.options import read_batch_options
+from penstock.records.batch import scan
+from penstock.testing import Broker
 from pyspark_penstock.sink import BatchWriter, RolledBackError, Written
 from pyspark_penstock.sink_columns import BadRowError
 from pyspark_penstock.sink_options import read_sink_options
-from tests.pipelines.topics import Row, load, new_topic, send, table_rows, values
-from tests.support.processes import wait_until
+from tests.pipelines.topics import committed, is_decided, load, new_topic, send, values
 from tests.support.served_broker import ServedBroker
 
 SCHEMA = "key binary, value binary, topic string, partition int, headers array<struct<key:string,value:binary>>"
@@ -38,22 +36,6 @@ def write(frame: DataFrame, server: str, **options: str) -> None:
     for name, value in options.items():
         writer = writer.option(name.replace("__", "."), value)
     writer.save()
-
-
-def committed(server: str, topic: str, *, is_open: bool = False) -> list[Row]:
-    """What a reader of committed rows sees. EndTxn is answered before its markers are written: they are waited for, unless `is_open`."""
-    options = {"kafka.bootstrap.servers": server, "subscribe": topic, "includeHeaders": "true"}
-    reader = BatchReader(read_batch_options({**options, "kafka.isolation.level": "read_committed"}))
-    if not is_open:
-        wait_until(lambda: is_decided(server, topic), seconds=60, what="the transactions' markers")
-    batches = [batch for one in reader.partitions() for batch in reader.read(one)]
-    return table_rows(pa.Table.from_batches(batches)) if batches else []
-
-
-def is_decided(server: str, topic: str) -> bool:
-    with Cluster(client_config({"bootstrap.servers": server})) as cluster:
-        wanted = {TopicPartition(topic, one): LATEST for one in cluster.topics([topic])[topic].partitions}
-        return list_offsets(cluster, wanted) == list_offsets(cluster, wanted, read_committed=True)
 
 
 def schema_of(text: str) -> StructType:
@@ -105,7 +87,7 @@ def writer(server: str, schema: str = "value binary", **options: str) -> BatchWr
          r"task 0: row 13 takes 50\d\d bytes, more than kafka.max.request.size=2000"),
         ({"value": [b"a"] * 4, "partition": [0, None, 1, 0]}, {}, r"task 0: row 12 names partition 1 of topic .*, which has 1"),
         ({"value": [b"a"] * 3 + [b"x" * 1_200_000]}, {"kafka__max__request__size": "9000000"},
-         r"task 0: the broker refuses the batch of the rows 10 to 13: .*MESSAGE_TOO_LARGE"),
+         r"task 0: the broker refuses row 13, of 12\d\d\d\d\d bytes: .*MESSAGE_TOO_LARGE"),
     ],
 )  # fmt: skip
 def test_a_bad_row_fails_the_task_with_its_place_and_writes_nothing_under_exactly_once(
@@ -134,6 +116,38 @@ def test_large_columns_become_batches_that_a_broker_takes(penstock_server: str) 
     assert [len(row.value or b"") for row in committed(penstock_server, topic)] == sizes
 
 
+def test_batches_that_are_too_large_for_the_topic_are_halved_until_they_fit(server: str) -> None:
+    topic = new_topic(server)
+    with Cluster(client_config({"bootstrap.servers": server})) as cluster:
+        alter_configs(cluster, ResourceKind.TOPIC, topic, {"max.message.bytes": "2000"})
+    values = [b"%05d" % number + b"x" * 100 for number in range(300)]
+    for delivery in ("at_least_once", "exactly_once"):
+        task = writer(server, topic=topic, delivery=delivery)
+        task.commit([task.write(iter([batch(value=values[:150]), batch(value=values[150:])]))])
+    assert [row.value for row in committed(server, topic)] == values * 2
+
+
+@pytest.mark.parametrize("options", [{"kafka__acks": "1"}, {"kafka__enable__idempotence": "false"}, {}])
+def test_batches_carry_a_producer_unless_that_is_switched_off(options: dict[str, str]) -> None:
+    with Broker() as broker:
+        topic = new_topic(broker.bootstrap_servers)
+        writer(broker.bootstrap_servers, topic=topic, **options).write(iter([batch(value=[b"1"])]))
+        (segment,) = (broker.data / f"{topic}-0").glob("*.log")
+        (found,) = scan(segment.read_bytes()).batches
+    assert (found.producer_id >= 0) == (not options)
+
+
+def test_an_answer_that_is_lost_makes_no_row_twice_and_none_change_places() -> None:
+    with Broker() as broker:
+        topic = new_topic(broker.bootstrap_servers)
+        task = writer(broker.bootstrap_servers, topic=topic, kafka__max__request__size="1000")
+        values = [b"%05d" % number for number in range(5_000)]
+        broker.faults.lose_answer("Produce", times=3)
+        broker.faults.lose_request("Produce")
+        assert task.write(iter([batch(value=values)])) == Written(len(values))
+        assert [row.value for row in committed(broker.bootstrap_servers, topic)] == values
+
+
 def test_nothing_is_seen_before_the_driver_commits_and_nothing_after_it_aborts(server: str) -> None:
     topic = new_topic(server)
     task = writer(server, topic=topic, delivery="exactly_once")
@@ -143,6 +157,7 @@ def test_nothing_is_seen_before_the_driver_commits_and_nothing_after_it_aborts(s
     task.abort([message, None])
     again = task.write(iter([batch(value=[b"3"])]))
     task.commit([again])
+    assert is_decided(server, topic), "whoever reads now sees what was written"
     assert [row.value for row in committed(server, topic)] == [b"3"]
 
 

@@ -11,7 +11,14 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.base.ids import TopicPartition
+from penstock.client.cluster import Cluster
+from penstock.client.config import client_config as penstock_config
+from penstock.client.offsets import LATEST, list_offsets
+from pyspark_penstock.batch import BatchReader
+from pyspark_penstock.options import read_batch_options
 from tests.support.kafka_reads import client_config
+from tests.support.processes import wait_until
 
 SECONDS = 60
 
@@ -87,3 +94,19 @@ def table_rows(arrow: pa.Table) -> list[Row]:
 
 def values(frame: DataFrame) -> list[bytes]:
     return [row.value or b"" for row in rows(frame)]
+
+
+def committed(server: str, topic: str, *, is_open: bool = False) -> list[Row]:
+    """What a reader of committed rows sees. EndTxn is answered before its markers are written: they are waited for, unless `is_open`."""
+    options = {"kafka.bootstrap.servers": server, "subscribe": topic, "includeHeaders": "true"}
+    reader = BatchReader(read_batch_options({**options, "kafka.isolation.level": "read_committed"}))
+    if not is_open:
+        wait_until(lambda: is_decided(server, topic), seconds=60, what="the transactions' markers")
+    batches = [batch for one in reader.partitions() for batch in reader.read(one)]
+    return table_rows(pa.Table.from_batches(batches)) if batches else []
+
+
+def is_decided(server: str, topic: str) -> bool:
+    with Cluster(penstock_config({"bootstrap.servers": server})) as cluster:
+        wanted = {TopicPartition(topic, one): LATEST for one in cluster.topics([topic])[topic].partitions}
+        return list_offsets(cluster, wanted) == list_offsets(cluster, wanted, read_committed=True)

@@ -193,6 +193,8 @@ class KafkaBroker:
         **server_properties: str | int,
     ) -> None:
         assert version in VERSIONS
+        self._secure: dict[str, str] = {}
+        self.ports: dict[str, int] = {}
         self.version = version
         self.data_dir = data_dir.resolve()
         self.log_dir = self.data_dir / "logs"
@@ -214,6 +216,11 @@ class KafkaBroker:
     def pid(self) -> int:
         assert self._broker is not None
         return self._broker.pid
+
+    def listen(self, name: str, protocol: str) -> None:
+        """From the next start on there is a listener beside the plain one; `ports` has its port."""
+        self._secure[name] = protocol
+        self.ports[name] = free_port()
 
     def start(self, *, seconds: float = 120) -> Self:
         """Starts, and returns when the broker answers and leads every partition that it has on disk."""
@@ -304,6 +311,13 @@ class KafkaBroker:
                 "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
                 "zookeeper.connect": f"127.0.0.1:{self._zookeeper_port}",
             }
+        if self._secure:
+            more = "".join(f",{name}://127.0.0.1:{self.ports[name]}" for name in self._secure)
+            for key in ("listeners", "advertised.listeners"):
+                properties[key] = f"{properties[key]}{more}"
+            protocols = "".join(f",{name}:{protocol}" for name, protocol in self._secure.items())
+            properties["listener.security.protocol.map"] = f"{properties['listener.security.protocol.map']}{protocols}"
+            properties["inter.broker.listener.name"] = "PLAINTEXT"
         return _write_properties(self.data_dir / "server.properties", properties | self._properties)
 
     def _start_zookeeper(self) -> None:

@@ -1,190 +1,241 @@
-"""`penstock demo`: the log at work. Write, kill -9, recover, prove, write on, prove again, show."""
+"""`penstock demo`: the whole at work. A broker, a generator, a pipeline, the same question again, a proof, a picture."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import IO
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from penstock.base.clock import SystemClock
-from penstock.base.errors import LogDirectoryError, PenstockError
-from penstock.base.files import SystemFiles
-from penstock.base.ids import TopicPartition
-from penstock.base.jobs import ThreadJobs
-from penstock.cli import demo_records, kernels_notice
-from penstock.cli.demo_writer import ACKNOWLEDGEMENT
-from penstock.cli.picture import picture
-from penstock.cli.progress import progress_bar
-from penstock.cli.text import size_text
-from penstock.records.batch import Stop, scan
-from penstock.storage.load import LoadReport
-from penstock.storage.log_directories import LogDirectories
-from penstock.storage.partition_log import Bound, PartitionLog
-from penstock.storage.recovery import SegmentReport
+from penstock.base.errors import PenstockError
+from penstock.cli import kernels_notice, png
+from penstock.cli.cluster import open_cluster
+from penstock.cli.demo_generator import BAD, CLICKS, END, ORDERS, START, TOTALS, Generator, make_topics
+from penstock.cli.log_demo import demo_directory
+from penstock.cli.pipeline_run import StopSignals, line_of, need_spark
 
-_READ_BYTES = 4 * 1024 * 1024
-_WRITER_ENDS_SECONDS = 60
+if TYPE_CHECKING:
+    from pyspark_penstock.demo import Findings
+    from pyspark_penstock.pipelines.flows import FlowStatus
+
+READY_SECONDS = 60
+STOP_SECONDS = 30
+SAMPLE_SECONDS = 0.25
+LINE_SECONDS = 3.0
+OVER_SECONDS = 300.0
+"""Nobody waits longer than this for a demo."""
+
+_SETTINGS = (
+    "offsets.topic.num.partitions=1",
+    "transaction.state.log.num.partitions=1",
+    "log.cleaner.dedupe.buffer.size=8388608",
+)
 
 
 class DemoError(PenstockError):
-    """The demo did not go as it should; says where it stopped."""
+    """The demo did not go as it should; says what is wrong."""
 
 
-def run(records: int, data: str | None, *, keep: bool) -> int:
+def run(records: int, data: str | None, picture: str, *, keep: bool) -> int:
+    need_spark()
     kernels_notice.give()
     console = Console(highlight=False, soft_wrap=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # asked to end, it clears up as for an interrupt
-    with _directory(data, keep=keep, console=console) as directory:
-        _play(directory, records, console)
+    with (
+        StopSignals() as stopping,
+        demo_directory(data, keep=keep, console=console) as directory,
+        _broker(Path(directory)) as servers,
+    ):
+        console.print(f"1. a broker serves at {servers}")
+        _Play(servers, Path(directory), records, console, stopping).play(Path(picture))
+        if keep and not stopping():
+            console.print(_invitation(servers, directory))
+            while not stopping():
+                time.sleep(0.1)
+        if stopping() and not keep:
+            raise KeyboardInterrupt
     return 0
 
 
-@contextlib.contextmanager
-def _directory(data: str | None, *, keep: bool, console: Console) -> Iterator[str]:
-    """Where the demo writes: nothing of it is left behind unless asked for."""
-    if data is None:
-        path = tempfile.mkdtemp(prefix="penstock-demo-")
-    else:
-        path = os.path.abspath(data)
-        if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
-            raise LogDirectoryError(f"{path} is not an empty directory; the demo writes only to one of its own")
-        os.makedirs(path, exist_ok=True)
-    try:
-        yield path
-    finally:
-        if keep:
-            console.print(f"the files are in {path}")
-        else:
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _play(directory: str, records: int, console: Console) -> None:
-    kill_at = records * 3 // 5
-    with progress_bar("writing", records, in_bytes=False) as progress, _writer(directory, records) as (writer, pipe):
-        started = time.monotonic()
-        acknowledged = _follow(pipe, kill_at, progress)
-        writer.kill()
-        seconds = time.monotonic() - started
-        # What was on its way in the pipe was acknowledged before the end.
-        acknowledged = max(acknowledged, _follow(pipe, None, progress))
-        writer.wait()
-    if acknowledged < kill_at:
-        raise DemoError(f"the writer stopped by itself at record {acknowledged}")
-    console.print(
-        f"1. wrote and acknowledged {acknowledged:,} records in {seconds:.1f} s; killed the writer with -9 in the middle"
+def _invitation(servers: str, directory: str) -> str:
+    return (
+        f"the broker stays up at {servers} until Ctrl-C:\n"
+        f"  penstock consume {TOTALS} --committed -b {servers}\n"
+        f"  penstock consume {BAD} --json -b {servers}\n"
+        f"  penstock topics describe {ORDERS} -b {servers}\n"
+        f"  penstock log dump --live {directory}/log/{ORDERS}-0"
     )
-    with _recovered(directory, records) as (log, report, seconds):
-        recovered = frozenset(segment.base_offset for segment in report.recovered)
-        size = sum(segment.size_bytes for segment in report.recovered)
-        console.print(f"2. recovered {len(recovered)} segments, {size_text(size)}, in {seconds:.2f} s: {_cuts(report)}")
-        if log.end_offset < acknowledged:
-            raise DemoError(f"the log ends at {log.end_offset}, but {acknowledged} records were acknowledged")
-        _prove(log, log.end_offset)
-        console.print(
-            f"3. read back {log.end_offset:,} records: all {acknowledged:,} acknowledged ones are there, as written"
-        )
-        console.print(picture(log, recovered))
-        found = log.end_offset
-    with progress_bar("writing on", records - found, in_bytes=False) as progress:
-        _write_rest(directory, records, found, progress)
-    with _recovered(directory, records) as (log, report, seconds):
-        console.print(
-            f"4. the writer went on to {log.end_offset:,} records and stopped cleanly; "
-            f"opened again in {seconds * 1000:.0f} ms, {len(report.recovered) or 'nothing'} to recover"
-        )
-        _prove(log, records)
-        console.print(f"5. read back {records:,} records: none missing, none twice, none changed")
-        console.print(picture(log))
 
 
 @contextlib.contextmanager
-def _writer(directory: str, records: int) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
-    """The writer's process and its acknowledgements; it is gone afterwards, whatever happens here."""
-    command = [sys.executable, "-m", "penstock.cli.demo_writer", directory, str(records)]
-    # In a session of its own: an interrupt from the keyboard is for this process, which ends the writer.
-    writer = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True)
-    assert writer.stdout is not None
+def _broker(directory: Path) -> Iterator[str]:
+    """A broker's address; it is gone afterwards, whatever happens here."""
+    command = [
+        sys.executable,
+        "-m",
+        "penstock.cli",
+        "serve",
+        "--data",
+        str(directory / "log"),
+        "--listen",
+        "127.0.0.1:0",
+    ]
+    for setting in _SETTINGS:
+        command += ["--set", setting]
+    with (directory / "broker.log").open("wb") as output:
+        # In a session of its own: an interrupt from the keyboard is for this process, which ends the broker.
+        broker = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=output, start_new_session=True
+        )
+    assert broker.stdout is not None
     try:
-        yield writer, writer.stdout
+        ready = broker.stdout.readline().decode()
+        if not ready.startswith("ready "):
+            said = (directory / "broker.log").read_text(errors="replace").strip().rpartition("\n")[2]
+            raise DemoError(f"the broker does not start: {said}")
+        yield ready.strip().rpartition("/")[2]
     finally:
-        writer.kill()
-        writer.wait()
-        writer.stdout.close()
+        broker.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            broker.wait(STOP_SECONDS)
+        broker.kill()
+        broker.wait()
+        broker.stdout.close()
 
 
-def _follow(pipe: IO[bytes], until: int | None, progress: Callable[[int], None]) -> int:
-    """Reads acknowledgements up to a record, or to the end; the last one read, 0 for none."""
-    last = 0
-    while until is None or last < until:
-        data = pipe.read(ACKNOWLEDGEMENT.size)
-        if len(data) < ACKNOWLEDGEMENT.size:
-            break
-        (offset,) = ACKNOWLEDGEMENT.unpack(data)
-        progress(offset - last if last else 0)
-        last = offset
-    return last
+class _Play:
+    """One run of the pipeline beside the generator, and what was measured meanwhile."""
 
+    def __init__(self, servers: str, directory: Path, records: int, console: Console, stopping: StopSignals) -> None:
+        self._servers = servers
+        self._directory = directory
+        self._records = records
+        self._console = console
+        self._stopping = stopping
+        self._statuses: tuple[FlowStatus, ...] = ()
+        self._samples: list[tuple[float, int, int]] = []
+        """(seconds, events written, events read)"""
+        self._began = self._said = self._sampled = 0.0
+        self._batch_at_end: int | None = None
+        self._failure: BaseException | None = None
+        self._is_over = False
+        self._generator: Generator | None = None
+        self._thread = threading.Thread(target=self._generate, name="generator")
 
-def _write_rest(directory: str, records: int, found: int, progress: Callable[[int], None]) -> None:
-    with _writer(directory, records) as (writer, pipe):
-        last = _follow(pipe, None, progress)
-        if writer.wait(_WRITER_ENDS_SECONDS) != 0 or max(last, found) != records:
-            raise DemoError(f"the writer stopped at record {last}")
+    def play(self, picture: Path) -> None:
+        from pyspark_penstock.demo import Demo
 
+        with open_cluster(self._servers) as cluster:
+            make_topics(cluster)
+        self._console.print(f"2. a generator is to write {self._records:,} {ORDERS} and {CLICKS}; Spark starts")
+        demo = Demo(self._servers, self._directory / "pipeline")
+        try:
+            demo.run(begun=self._begun, watch=self._watch, should_stop=self._should_stop, ask=self._ask)
+        finally:
+            self._is_over = True
+            if self._thread.is_alive():
+                self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+        if self._stopping():
+            raise KeyboardInterrupt
+        self._draw(picture)
 
-@contextlib.contextmanager
-def _recovered(directory: str, records: int) -> Iterator[tuple[PartitionLog, LoadReport, float]]:
-    config = demo_records.config(records)
-    directories = LogDirectories(
-        [directory],
-        SystemFiles(),
-        SystemClock(),
-        config_for=lambda _partition: config,
-        jobs=ThreadJobs(min(os.cpu_count() or 1, 4)),
-    )
-    total = sum(entry.stat().st_size for entry in os.scandir(f"{directory}/{demo_records.PARTITION}"))
-    started = time.monotonic()
-    with progress_bar("recovering", total) as progress:
+    def _generate(self) -> None:
+        try:
+            with open_cluster(self._servers) as cluster:
+                generator = self._generator = Generator(cluster, self._records, self._is_read, lambda: self._is_over)
+                generator.run()
+        except PenstockError as error:
+            self._failure = error
 
-        def tell(_partition: TopicPartition, report: SegmentReport) -> None:
-            progress(report.size_bytes)
+    def _is_read(self, events: int) -> bool:
+        return bool(self._statuses) and min(status.rows for status in self._statuses) >= events
 
-        (report,) = directories.open(tell)
-    seconds = time.monotonic() - started
-    try:
-        log = directories.logs[demo_records.PARTITION]
-        log.set_high_watermark(log.end_offset)
-        yield log, report, seconds
-    finally:
-        directories.close()
+    def _begun(self, ui: str) -> None:
+        self._stopping.arm()
+        self._console.print(f"3. the pipeline runs; Spark's UI: {ui}")
+        self._began = time.monotonic()
+        self._thread.start()
 
+    def _watch(self, statuses: Sequence[FlowStatus]) -> None:
+        self._statuses = tuple(statuses)
+        now = time.monotonic()
+        read = min(status.rows for status in statuses)
+        if now - self._sampled >= SAMPLE_SECONDS:
+            self._sampled = now
+            self._samples.append((now - self._began, self._written, read))
+        if now - self._said >= LINE_SECONDS and read:
+            self._said = now
+            self._console.print(f"   {line_of(statuses[0])}")
 
-def _cuts(report: LoadReport) -> str:
-    cut = sum(segment.cut_bytes for segment in report.recovered)
-    return f"{cut} bytes of a torn batch cut" if cut else "nothing to cut"
+    @property
+    def _written(self) -> int:
+        return 0 if self._generator is None else self._generator.made.events
 
+    def _should_stop(self) -> bool:
+        """When everything is read and one more batch has written the windows that it closed."""
+        if self._failure is not None or self._stopping() or any(status.error for status in self._statuses):
+            return True
+        if time.monotonic() - self._began > OVER_SECONDS:
+            self._failure = DemoError(f"the pipeline did not get through in {OVER_SECONDS:.0f} s")
+            return True
+        if self._generator is None or self._thread.is_alive() or not self._is_read(self._written):
+            return False
+        batch = self._statuses[0].batch
+        if self._batch_at_end is None:
+            self._batch_at_end = batch
+        return batch > self._batch_at_end
 
-def _prove(log: PartitionLog, records: int) -> None:
-    """Reads every record through the log, as a consumer does, and compares each with what was written."""
-    offset = 0
-    with progress_bar("reading back", records, in_bytes=False) as progress:
-        while offset < records:
-            found = log.read(offset, bytes_max=_READ_BYTES, bound=Bound.LOG_END).slice
-            data = b"" if found is None else found.read()
-            scanned = scan(data)
-            if not scanned.batches or scanned.stop not in (Stop.COMPLETE, Stop.INCOMPLETE):
-                raise DemoError(f"the proof failed: offset {offset} cannot be read")
-            after = demo_records.check(data[: scanned.end], offset)
-            progress(after - offset)
-            offset = after
-    if offset != records:
-        raise DemoError(f"the proof failed: {offset - records} records more than were written")
+    def _ask(self, find: Any) -> None:
+        if self._failure is not None or self._stopping():
+            return
+        assert self._generator is not None
+        seconds = time.monotonic() - self._began
+        made = self._generator.made
+        self._console.print(f"4. {made.events:,} events went through in {seconds:.1f} s")
+        found: Findings = find(f"{START:%Y-%m-%dT%H:%M:%S}", f"{END:%Y-%m-%dT%H:%M:%S}")
+        self._console.print(
+            f"5. the same question to the live segments: {found.windows} totals of windows by country, "
+            f"{'the same' if found.same_answer else 'NOT the same'} as the pipeline wrote"
+        )
+        self._prove(made, found)
+
+    def _prove(self, made: Any, found: Findings) -> None:
+        proved = {
+            "the totals of the topic are those of the log": found.same_answer,
+            "as many events are in the log as were committed": found.events == made.events,
+            "aborted ones are there and not read": found.aborted == made.aborted > 0,
+            "late ones are those that were made late": found.late == made.late,
+            "bad ones are those that were made bad": found.bad == made.bad,
+            "what is open are the closing events": found.open == made.closing,
+            "in = out + late + bad + closing": found.events == found.counted + found.late + found.bad + found.open,
+            "the table has every event": found.table_rows == found.events - found.bad,
+            "and none twice": found.table_ids == found.table_rows,
+        }
+        self._console.print(
+            f"6. in {found.events:,} = out {found.counted:,} + late {found.late:,} + bad {found.bad:,} + closing {found.open}; "
+            f"none twice; {found.aborted:,} aborted ones were not read"
+        )
+        wrong = [claim for claim, holds in proved.items() if not holds]
+        if wrong:
+            raise DemoError(f"the proof fails: it is not so that {'; nor that '.join(wrong)} ({made}, {found})")
+
+    def _draw(self, picture: Path) -> None:
+        rates = []
+        for (before, _, first), (now, _, last) in zip(self._samples, self._samples[4:], strict=False):
+            rates.append((now, (last - first) / (now - before)))
+        lags = [(now, float(max(0, written - read))) for now, written, read in self._samples]
+        curves = [
+            png.Curve(title="events/s read", colour=png.BLUE, points=rates),
+            png.Curve(title="lag, events", colour=png.ORANGE, points=lags),
+        ]
+        png.write_curves(picture, "penstock demo: throughput and lag", curves)
+        self._console.print(f"7. the picture is {os.path.abspath(picture)}")

@@ -89,3 +89,19 @@ def recover(
     from penstock.cli.recover import run
 
     raise typer.Exit(run(paths, open_output(as_json=json), from_start=from_start))
+
+
+@app.command()
+def demo(
+    records: Annotated[int | None, typer.Option(min=1000, help="How many records are written.")] = None,
+    short: Annotated[bool, typer.Option("--short", help="A tenth of everything, for CI.")] = False,
+    data: Annotated[
+        str | None, typer.Option(help="An empty or new directory to write to; default: a temporary one.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the files behind, and say where.")] = False,
+) -> None:
+    """Watch the log at work: write, kill -9, recover, prove that nothing acknowledged is missing."""
+    from penstock.cli.log_demo import run
+
+    wanted = records if records is not None else (100_000 if short else 1_000_000)
+    raise typer.Exit(run(wanted, data, keep=keep))

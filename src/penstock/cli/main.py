@@ -22,6 +22,7 @@ from penstock.cli.configs import app as configs_app
 from penstock.cli.groups import app as groups_app
 from penstock.cli.log import app as log_app
 from penstock.cli.messages import consume, produce
+from penstock.cli.pipeline import app as pipeline_app
 from penstock.cli.topics import app as topics_app
 from penstock.cli.transactions import app as transactions_app
 
@@ -41,6 +42,7 @@ app.add_typer(topics_app, name="topics")
 app.add_typer(groups_app, name="groups")
 app.add_typer(configs_app, name="configs")
 app.add_typer(transactions_app, name="transactions")
+app.add_typer(pipeline_app, name="pipeline")
 app.command()(produce)
 app.command()(consume)
 
@@ -76,18 +78,18 @@ def doctor(
 
 @app.command()
 def demo(
-    records: Annotated[int | None, typer.Option(min=1000, help="How many records are written.")] = None,
-    short: Annotated[bool, typer.Option("--short", help="A tenth of everything, for CI.")] = False,
+    records: Annotated[int, typer.Option(min=2_400, help="How many orders and clicks are made.")] = 240_000,
+    short: Annotated[bool, typer.Option("--short", help="A tenth of them, for CI.")] = False,
     data: Annotated[
-        str | None, typer.Option(help="An empty or new directory to write to; default: a temporary one.")
+        str | None, typer.Option(help="An empty or new directory to work in; default: a temporary one.")
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the files behind, and say where.")] = False,
+    picture: Annotated[str, typer.Option(help="Where the picture of throughput and lag goes.")] = "penstock-demo.png",
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the broker up to play with, and the files.")] = False,
 ) -> None:
-    """Watch the log at work: write, kill -9, recover, prove that nothing acknowledged is missing."""
+    """Watch the whole at work: broker, generator, pipeline on Spark, exactly once, proved at the end."""
     from penstock.cli.demo import run
 
-    wanted = records if records is not None else (100_000 if short else 1_000_000)
-    raise typer.Exit(run(wanted, data, keep=keep))
+    raise typer.Exit(run(records // 10 if short else records, data, picture, keep=keep))
 
 
 def _register_serve() -> None:

@@ -31,6 +31,13 @@ def size_text(size_bytes: float) -> str:
     return f"{size_bytes:.2f} GB"
 
 
+def duration_text(seconds: float) -> str:
+    """`0.4 s`, `12 s`, `3 min`, `5 h`."""
+    if seconds < 120:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+
+
 def field_text(value: object) -> str:
     """A key or value so that no byte of it reaches the terminal as a command."""
     if value is None:
@@ -265,6 +272,19 @@ _TABLES: dict[str, list[tuple[str, Justify, Callable[[Any], object]]]] = {
         ("producer", "right", lambda item: f"{item.producer_id}/{item.producer_epoch}"),
         ("start offset", "right", lambda item: item.start_offset),
         ("last written", "left", lambda item: time_text(item.last_timestamp_ms)),
+    ],
+    "flow": [
+        ("flow", "left", lambda item: item.flow),
+        ("state", "left", lambda item: item.state),
+        ("batch", "right", lambda item: item.batch if item.batch >= 0 else "-"),
+        ("rows", "right", lambda item: f"{item.rows:,}"),
+        ("rows/s", "right", lambda item: f"{item.rows_per_second:,.0f}"),
+        ("lag", "right", lambda item: f"{item.lag_records:,}"),
+        ("behind", "right", lambda item: duration_text(item.lag_seconds)),
+        ("last batch", "right", lambda item: f"{item.batch_ms} ms"),
+        ("most of it", "left", lambda item: item.longest_part or "-"),
+        ("restarts", "right", lambda item: item.restarts),
+        ("unmet", "right", lambda item: f"{sum(item.unmet.values()):,}"),
     ],
     "check": [
         ("", "left", lambda item: item.state),

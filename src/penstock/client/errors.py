@@ -15,6 +15,10 @@ class UnreachableError(ClientError):
     """No connection, a connection that broke, or no answer in time. Asking again may help."""
 
 
+class AuthenticationError(ClientError):
+    """One side does not believe the other who it is. Asking again will not help."""
+
+
 class UnsupportedByBrokerError(ClientError):
     """The broker serves no version of an API that this client speaks."""
 

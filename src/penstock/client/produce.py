@@ -82,13 +82,14 @@ def produce(
         try:
             leader = cluster.leader(partition)
             with cluster.connection(leader.node) as connection:
-                return _produce(connection, cluster, leader, partition, records, acks, transactional_id)
+                version = send_produce(connection, cluster, leader, partition, records, acks, transactional_id)
+                return receive_produce(connection, cluster, partition, version)
         except (AnswerError, UnreachableError) as error:
             cluster.forget(partition.topic)
             attempts.failed(error)
 
 
-def _produce(
+def send_produce(
     connection: Connection,
     cluster: Cluster,
     leader: Leader,
@@ -96,7 +97,8 @@ def _produce(
     records: bytes | memoryview,
     acks: int,
     transactional_id: str | None,
-) -> Produced:
+) -> int:
+    """Sends and does not wait; the version to read the answer in."""
     highest = HIGHEST if leader.topic_id != NO_TOPIC_ID else TOPIC_ID_FROM - 1
     if transactional_id is not None:
         highest = TRANSACTIONS_HIGHEST
@@ -106,7 +108,12 @@ def _produce(
         partition.topic, leader.topic_id, partition.partition, records, acks, timeout_ms, transactional_id
     )
     connection.send(KEY, version, *encode_produce_call(call, version), is_flexible=version >= FLEXIBLE_FROM)
-    answer = call_codec(KEY, version).decode(connection.receive(wait_ms=timeout_ms).body)
+    return version
+
+
+def receive_produce(connection: Connection, cluster: Cluster, partition: TopicPartition, version: int) -> Produced:
+    """The oldest answer that is outstanding, which must be that of a batch of this partition."""
+    answer = call_codec(KEY, version).decode(connection.receive(wait_ms=cluster.config.request_timeout_ms).body)
     entry = answer.responses[0].partition_responses[0]
     if entry.error_code not in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
         where = f"broker {connection.address}, Produce to {partition}"

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from penstock.base.ids import TopicPartition
 from penstock.client.cluster import Cluster
 from penstock.client.connection import Connection
-from penstock.client.coordinators import GROUP, TRANSACTION, coordinator
+from penstock.client.coordinators import GROUP, TRANSACTION, again, coordinator
 from penstock.client.errors import AnswerError, UnreachableError
 from penstock.client.messages import call_codec
 
@@ -23,6 +23,7 @@ class Producer(NamedTuple):
     """Whoever holds these three may write in the transaction and end it, from any process."""
 
     transactional_id: str
+    """Empty for one without transactions."""
     producer_id: int
     epoch: int
 
@@ -43,6 +44,23 @@ def begin(cluster: Cluster, transactional_id: str, timeout_ms: int) -> Producer:
         return Producer(transactional_id, answer.producer_id, answer.producer_epoch)
 
     return _ask(cluster, transactional_id, TRANSACTION, ask)
+
+
+def begin_idempotent(cluster: Cluster) -> Producer:
+    """A producer whose batches a leader appends once and in order, without transactions."""
+
+    def ask() -> Producer:
+        brokers = cluster.metadata(()).brokers
+        with cluster.connection(next(iter(brokers))) as connection:
+            version = connection.version(22, "InitProducerId", 0, 5)
+            request = call_codec(22, version).request.make(
+                transactional_id=None, transaction_timeout=timedelta(minutes=1), producer_id=-1, producer_epoch=-1
+            )
+            answer = connection.call(22, version, request)
+        _check(answer.error_code, "InitProducerId")
+        return Producer("", answer.producer_id, answer.producer_epoch)
+
+    return again(cluster, ask)
 
 
 def add_partitions(cluster: Cluster, producer: Producer, partitions: Iterable[TopicPartition]) -> None:

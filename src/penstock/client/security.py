@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.base.errors import ConfigError
+from penstock.client.sasl import Credentials, credentials_from
+from penstock.client.tls import Tls, tls_from
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 Exchange = Callable[[int, int, bytes], memoryview]
 """`(api key, version, body) -> body of the answer`, on a connection that has not been authenticated yet."""
@@ -43,8 +48,29 @@ class Plaintext:
 PLAINTEXT = Plaintext()
 
 
+@dataclass(frozen=True, slots=True)
+class Secured:
+    """TLS, SASL, or both."""
+
+    tls: Tls | None
+    credentials: Credentials | None
+
+    def wrap(self, raw: socket.socket, host: str) -> socket.socket:
+        return raw if self.tls is None else self.tls.wrap(raw, host)
+
+    def authenticate(self, exchange: Exchange) -> None:
+        if self.credentials is not None:
+            self.credentials.authenticate(exchange)
+
+
 def security_for(protocol: str, properties: Mapping[str, str]) -> Security:
     """The Security that `security.protocol` and its companions (`ssl.*`, `sasl.*`) ask for."""
-    if protocol.upper() == "PLAINTEXT":
+    name = protocol.upper()
+    if name not in PROTOCOLS:
+        raise ConfigError(f"security.protocol={protocol!r} is none of {', '.join(PROTOCOLS)}")
+    if name == "PLAINTEXT":
         return PLAINTEXT
-    raise ConfigError(f"security.protocol={protocol!r} is not spoken yet: PLAINTEXT is")
+    return Secured(
+        tls_from(properties) if name.endswith("SSL") else None,
+        credentials_from(properties) if name.startswith("SASL") else None,
+    )

@@ -18,6 +18,7 @@ from penstock.protocol.errors import MalformedMessageError
 
 _LIST, _DESCRIBE, _PRODUCERS, _MARKERS = 66, 65, 61, 27
 _FENCE_TIMEOUT_MS = 60_000
+_ENDING_POLL_MS = 2
 
 
 class ListedTransaction(NamedTuple):
@@ -147,6 +148,23 @@ def partition_producers(cluster: Cluster, partitions: Iterable[TopicPartition]) 
                 one.last_timestamp,
                 one.current_txn_start_offset,
             )
+
+
+def wait_for_markers(cluster: Cluster, transactional_id: str, patience_ms: int) -> bool:
+    """Waits until the end of its last transaction stands in every log, so that whoever reads next sees it; whether it does.
+
+    EndTxn is answered when the end is decided. A broker that does not tell of transactions is not waited for.
+    """
+    clock = cluster.time.clock
+    deadline_ms = clock.monotonic_ms() + patience_ms
+    try:
+        while describe_transaction(cluster, transactional_id).state.startswith("Prepare"):
+            if clock.monotonic_ms() >= deadline_ms:
+                return False
+            cluster.time.sleep(_ENDING_POLL_MS / 1000)
+    except ClientError:
+        return False
+    return True
 
 
 def fence(cluster: Cluster, transactional_id: str) -> None:

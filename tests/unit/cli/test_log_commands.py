@@ -385,7 +385,7 @@ def test_a_failing_disk_is_one_sentence(
         ["log", "dump", "--decoder", "morse", "x"],
         ["log", "polish", "x"],
         ["polish"],
-        ["demo", "--records", "few"],
+        ["log", "demo", "--records", "few"],
     ],
 )
 def test_a_wrong_call_is_one_sentence_and_a_code_of_its_own(

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.storage.inspection import make_directory
 
 import penstock
-from penstock.cli import demo_records
+from penstock.cli import log_demo_records
 from penstock.cli.main import main
 from penstock.cli.text import size_text, time_text
 from penstock.records.batch import crc32c
@@ -98,7 +98,7 @@ def test_sizes_and_times_for_people() -> None:
 
 
 def demo_command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "penstock.cli", "demo", *arguments]
+    return [sys.executable, "-m", "penstock.cli", "log", "demo", *arguments]
 
 
 def test_the_demo_proves_itself_and_leaves_nothing(tmp_path: Path) -> None:
@@ -141,15 +141,15 @@ def test_a_demo_that_is_interrupted_clears_up(tmp_path: Path, number: signal.Sig
 
 
 def test_a_demo_whose_records_are_wrong_fails() -> None:
-    data = demo_records.batch(0, 3)
-    assert demo_records.check(data, 0) == 3
-    with pytest.raises(demo_records.WrongRecordError, match="record 1"):
-        demo_records.check(data, 1)
+    data = log_demo_records.batch(0, 3)
+    assert log_demo_records.check(data, 0) == 3
+    with pytest.raises(log_demo_records.WrongRecordError, match="record 1"):
+        log_demo_records.check(data, 1)
     changed = bytearray(data.replace(b"000000002 rain", b"000000002 Rain"))
     assert changed != data
     struct.pack_into(">I", changed, 17, crc32c(changed, 21))
-    with pytest.raises(demo_records.WrongRecordError, match="record 2"):
-        demo_records.check(bytes(changed), 0)
+    with pytest.raises(log_demo_records.WrongRecordError, match="record 2"):
+        log_demo_records.check(bytes(changed), 0)
 
 
 @pytest.mark.parametrize(

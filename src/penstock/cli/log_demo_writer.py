@@ -1,6 +1,6 @@
 """The demo's writer, a process of its own, because it is going to be killed.
 
-`python -m penstock.cli.demo_writer DIRECTORY RECORDS` appends records from the log's end on, and writes the end offset to
+`python -m penstock.cli.log_demo_writer DIRECTORY RECORDS` appends records from the log's end on, and writes the end offset to
 stdout, eight bytes, after each append that the log has taken: that is its acknowledgement.
 """
 
@@ -13,20 +13,20 @@ import sys
 from penstock.base.clock import SystemClock
 from penstock.base.errors import PenstockError
 from penstock.base.files import SystemFiles
-from penstock.cli import demo_records
+from penstock.cli import log_demo_records
 from penstock.storage.log_directories import LogDirectories
 
 ACKNOWLEDGEMENT = struct.Struct(">q")
 
 
 def write(directory: str, records: int) -> None:
-    config = demo_records.config(records)
+    config = log_demo_records.config(records)
     directories = LogDirectories([directory], SystemFiles(), SystemClock(), config_for=lambda _partition: config)
     directories.open()
-    log = directories.get(demo_records.PARTITION) or directories.create(demo_records.PARTITION, config)
+    log = directories.get(log_demo_records.PARTITION) or directories.create(log_demo_records.PARTITION, config)
     while log.end_offset < records:
-        count = min(demo_records.BATCH_RECORDS, records - log.end_offset)
-        log.append_as_leader(demo_records.batch(log.end_offset, count), leader_epoch=0)
+        count = min(log_demo_records.BATCH_RECORDS, records - log.end_offset)
+        log.append_as_leader(log_demo_records.batch(log.end_offset, count), leader_epoch=0)
         log.set_high_watermark(log.end_offset)
         os.write(sys.stdout.fileno(), ACKNOWLEDGEMENT.pack(log.end_offset))
     complaints = directories.close()

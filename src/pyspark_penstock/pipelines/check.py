@@ -1,0 +1,90 @@
+"""Finding mistakes without running: every name resolved, every topic asked for, every sink's columns looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from penstock.base.errors import PenstockError
+from pyspark_penstock.pipelines.frames import Mistake, Views, build_views
+from pyspark_penstock.pipelines.model import PipelineSpec, Sink
+from pyspark_penstock.pipelines.sentences import sentence
+from pyspark_penstock.pipelines.sinks import ready, require_format
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def check(spark: SparkSession, spec: PipelineSpec) -> tuple[Views, list[Mistake]]:
+    """The views, and every mistake that was found in them, in the topics and in the sinks."""
+    views = build_views(spark, spec)
+    mistakes = [*_trigger(spark, spec), *views.mistakes]
+    mistakes += (mistake for mistake in _topics(spec) if mistake not in mistakes)
+    for sink in spec.sinks:
+        if sink.view in views.frames:
+            mistakes += _sink(spark, sink, views.frames[sink.view])
+    return views, mistakes
+
+
+def _trigger(spark: SparkSession, spec: PipelineSpec) -> Iterator[Mistake]:
+    jvm = spark._jvm
+    assert jvm is not None, "a session of our own has a JVM"
+    if spec.is_available_now:
+        return
+    try:
+        jvm.org.apache.spark.sql.streaming.Trigger.ProcessingTime(spec.trigger)
+    except Exception as error:
+        reason = f"{spec.trigger!r} is neither available_now nor an interval such as 10 seconds: {sentence(error)}"
+        yield Mistake(place="trigger", reason=reason)
+
+
+def _topics(spec: PipelineSpec) -> Iterator[Mistake]:
+    """What is to be read and written must be there: topics are not made in passing."""
+    from pyspark_penstock.clusters import cluster_for, cluster_of
+    from pyspark_penstock.options import read_common
+    from pyspark_penstock.planning import find_partitions
+    from pyspark_penstock.sink_options import client_of
+
+    for source in spec.sources:
+        if source.is_topic:
+            try:
+                common = read_common(source.options)
+                if not find_partitions(cluster_for(common), common.subscription):
+                    yield Mistake(place=f"sources, {source.name}", reason="no topic matches the pattern")
+            except PenstockError as error:
+                yield Mistake(place=f"sources, {source.name}", reason=str(error))
+    for sink in spec.sinks:
+        if sink.kind == "topic":
+            try:
+                cluster_of(client_of(sink.options)).topics([sink.target])
+            except PenstockError as error:
+                yield Mistake(place=f"sinks, {sink.name}", reason=str(error))
+
+
+def _sink(spark: SparkSession, sink: Sink, frame: DataFrame) -> Iterator[Mistake]:
+    from pyspark_penstock.sink_options import read_sink_options
+
+    try:
+        if not frame.isStreaming:
+            raise PenstockError(
+                f"{sink.view} is no stream: nothing in it comes from a topic or from files with stream: true"
+            )
+        require_format(spark, sink)
+        made = ready(frame, sink)
+        missing = [name for name in sink.partition_by if name not in made.columns]
+        if missing:
+            raise PenstockError(f"partition_by: there is no column {missing[0]} in {sink.view}")
+        if sink.kind == "topic":
+            read_sink_options(sink.options, made.schema)
+        _check_streaming(spark, made, sink.output_mode)
+    except Exception as error:
+        yield Mistake(place=f"sinks, {sink.name}", reason=sentence(error))
+
+
+def _check_streaming(spark: SparkSession, frame: DataFrame, mode: str) -> None:
+    """What Spark itself asks when a query starts: whether the plan can run as a stream in this mode."""
+    jvm = spark._jvm
+    assert jvm is not None, "a session of our own has a JVM"
+    output_mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode.capitalize())()
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), output_mode)

@@ -1,0 +1,49 @@
+"""What Spark says, in one sentence: its errors carry plans, traces of two languages and codes around the thing itself."""
+
+from __future__ import annotations
+
+import re
+
+_PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
+_CODE = re.compile(r"^\s*\[[\w.]+\]\s*")
+_TAIL = re.compile(r"\s*SQLSTATE: \w+.*\Z", re.DOTALL)
+_WRAPPERS = ("PythonException", "Py4JJavaError", "StreamingQueryException", "SparkException", "PySparkRuntimeError", "SystemError")  # fmt: skip
+_RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\]\s*(.+?)\s*SQLSTATE", re.DOTALL)
+
+LASTING = (
+    "AnalysisException",
+    "BadRowError",
+    "CheckpointError",
+    "ConfigError",
+    "DataLossError",
+    "PayloadError",
+    "RolledBackError",
+    "UnknownTopicError",
+    "USER_RAISED_EXCEPTION",
+)
+"""Errors that another try meets again."""
+
+
+def sentence(error: BaseException | str) -> str:
+    """The innermost cause that a person can do something about."""
+    text = error if isinstance(error, str) else str(error)
+    raised = _RAISED.search(text)
+    if raised:
+        return raised[1]
+    causes = [(name, said) for name, said in _PYTHON_ERROR.findall(text) if name not in _WRAPPERS]
+    if causes:
+        name, said = causes[-1]
+        return _plain(said) if name in LASTING or name.startswith("Unreachable") else f"{name}: {_plain(said)}"
+    first = _plain(text)
+    return first or type(error).__name__
+
+
+def is_lasting(error: BaseException | str) -> bool:
+    """Whether there is no point in starting again."""
+    text = f"{type(error).__name__}: {error}"
+    return any(name in text for name in LASTING)
+
+
+def _plain(text: str) -> str:
+    text = _TAIL.sub("", _CODE.sub("", text.strip()))
+    return " ".join(text.partition("\n")[0].split()).rstrip(".")

@@ -1,0 +1,118 @@
+"""A standalone cluster from the pip package: two workers read and write, one is killed, every row is there once."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tools.java import ensure_java_home
+
+from tests.pipelines import cluster_driver
+from tests.pipelines.topics import committed, new_topic, send
+from tests.support.processes import Child, free_port, wait_until
+
+SECONDS = 300
+ROWS, FEW_ROWS = 10_000, 600
+
+
+def environment() -> dict[str, str]:
+    return {
+        **os.environ,
+        "JAVA_HOME": str(ensure_java_home()),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_NO_DAEMONIZE": "1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+
+
+def spark_class(folder: Path, name: str, *arguments: str) -> Child:
+    program = Path(sys.executable).with_name("spark-class")
+    return Child([program, *arguments], output=folder / f"{name}.log", env=environment())
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[str, list[Child]]]:
+    """The master's address, and its two workers."""
+    port = free_port()
+    address = f"spark://127.0.0.1:{port}"
+    common = ("--host", "127.0.0.1", "--webui-port", "0")
+    master = spark_class(tmp_path, "master", "org.apache.spark.deploy.master.Master", *common, "--port", str(port))
+    with master:
+        wait_until(lambda: "I have been elected leader" in said(master), seconds=SECONDS, what="the master leads")
+        work = ("--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / "work"))
+        workers = [
+            spark_class(tmp_path, f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *common, *work, address)
+            for number in (1, 2)
+        ]
+        with workers[0], workers[1]:
+            for worker in workers:
+                wait_until(
+                    lambda worker=worker: "Successfully registered with master" in said(worker),  # type: ignore[misc]
+                    seconds=SECONDS,
+                    what="the worker is registered",
+                )
+            yield address, workers
+
+
+def said(child: Child) -> str:
+    child.check_alive()
+    return child.output.read_text(errors="replace")
+
+
+def fill(server: str, topic: str, rows: int) -> None:
+    for partition in (0, 1):
+        send(server, topic, [b"%05d" % n for n in range(partition, rows, 2)], partition=partition)
+
+
+def start_driver(folder: Path, master: str, server: str, topic: str, copy: str) -> Child:
+    arguments = [master, server, topic, copy, str(folder / "checkpoint")]
+    command = [sys.executable, str(Path(cluster_driver.__file__)), *arguments]
+    return Child(command, output=folder / "driver.log", env=environment())
+
+
+def wait_for_end(driver: Child) -> None:
+    def is_over() -> bool:
+        return driver.output.read_text().endswith("done\n") or not driver.is_alive()
+
+    wait_until(is_over, seconds=SECONDS, what="the end")
+    assert driver.output.read_text().endswith("done\n"), driver.output.read_text()[-3000:]
+
+
+def test_executors_in_processes_of_their_own_read_and_write(penstock_server: str, tmp_path: Path) -> None:
+    topic, copy = new_topic(penstock_server, partitions=2), new_topic(penstock_server, partitions=2)
+    fill(penstock_server, topic, FEW_ROWS)
+    with start_driver(tmp_path, "local-cluster[2,1,600]", penstock_server, topic, copy) as driver:
+        wait_for_end(driver)
+        assert f"count {FEW_ROWS}\n" in driver.output.read_text()
+    found = sorted(row.value or b"" for row in committed(penstock_server, copy))
+    assert found == [b"%05d" % number for number in range(FEW_ROWS)]
+
+
+@pytest.mark.long
+def test_a_cluster_that_loses_a_worker_writes_every_row_once(
+    cluster: tuple[str, list[Child]], penstock_server: str, tmp_path: Path
+) -> None:
+    address, workers = cluster
+    topic, copy = new_topic(penstock_server, partitions=2), new_topic(penstock_server, partitions=2)
+    fill(penstock_server, topic, ROWS)
+    with start_driver(tmp_path, address, penstock_server, topic, copy) as driver:
+
+        def batch() -> int:
+            return max(map(int, re.findall(r"^batch (\d+)$", said(driver), re.MULTILINE)), default=-1)
+
+        wait_until(lambda: batch() >= 3, seconds=SECONDS, what="some batches are through")
+        assert f"count {ROWS}\n" in said(driver)
+        assert batch() < ROWS // cluster_driver.BATCH_RECORDS - 2, "the worker would die too late to matter"
+        workers[0].kill9()
+        wait_until(
+            lambda: driver.output.read_text().endswith("done\n") or not driver.is_alive(),
+            seconds=SECONDS,
+            what="the end",
+        )
+        assert driver.output.read_text().endswith("done\n"), driver.output.read_text()[-3000:]
+    found = sorted(row.value or b"" for row in committed(penstock_server, copy))
+    assert found == [b"%05d" % number for number in range(ROWS)]

@@ -1,0 +1,230 @@
+"""Pipelines on Spark: checked without running, run to their end, going on where they stopped, looked after when they fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from pyspark_penstock.pipelines.check import check
+from pyspark_penstock.pipelines.flows import DONE, FAILED, FlowStatus
+from pyspark_penstock.pipelines.parse import read_content
+from pyspark_penstock.pipelines.run import Run
+from pyspark_penstock.pipelines.storage import read_status
+from tests.pipelines.topics import committed, load, new_topic, send
+from tests.support.processes import wait_until
+
+SCHEMA = "id BIGINT, country STRING, amount DOUBLE, at TIMESTAMP"
+SECONDS = 240
+COMMAND = [sys.executable, "-m", "penstock.cli", "pipeline"]
+
+
+def order(number: int, **changed: Any) -> bytes:
+    content = {
+        "id": number,
+        "country": ("se", "pt")[number % 2],
+        "amount": 10.0,
+        "at": f"2026-01-01T0{number % 8}:00:00Z",
+    }
+    return json.dumps({**content, **changed}).encode()
+
+
+def pipeline(server: str, topic: str, **parts: Any) -> dict[str, Any]:
+    source = {"topic": topic, "schema": SCHEMA}
+    return {"name": "p", "servers": server, "sources": {"orders": source}, **parts}
+
+
+def run(spark: SparkSession, content: dict[str, Any], folder: Path) -> dict[str, FlowStatus]:
+    spec = read_content(content, folder / "p.yaml")
+    spec.storage.mkdir(exist_ok=True)
+    one = Run(spark, spec, lambda *_: None)
+    one.prepare()
+    return {status.flow: status for status in one.go(lambda _statuses: None, lambda: False)}
+
+
+def test_check_finds_every_mistake_and_runs_nothing(spark: SparkSession, penstock_server: str, tmp_path: Path) -> None:
+    topic = new_topic(penstock_server)
+    (tmp_path / "f.py").write_text("def wrong(orders):\n    return orders.nothing\n")
+    content = pipeline(
+        penstock_server,
+        topic,
+        transforms={
+            "unknown_column": {"sql": "SELECT amonut FROM orders"},
+            "bad_sql": {"sql": "SELEC 1"},
+            "below": {"sql": "SELECT * FROM bad_sql"},
+            "python": {"python": "f.py:wrong"},
+            "expected": {"sql": "SELECT id FROM orders", "expect": {"x": "amount > 0"}},
+            "counted": {"sql": "SELECT country, count(*) AS n FROM orders GROUP BY country"},
+        },
+        sinks={
+            "no_topic": {"from": "orders", "topic": "nowhere"},
+            "no_watermark": {"from": "counted", "parquet": "out"},
+            "no_jar": {"from": "orders", "delta": "out"},
+            "no_catalog": {"from": "orders", "iceberg": "db.out"},
+            "no_column": {"from": "orders", "parquet": "out", "partition_by": ["nothing"]},
+            "bad_key": {"from": "orders", "topic": topic, "key": "nothing"},
+            "good": {"from": "orders", "topic": topic, "key": "id"},
+        },
+    )
+    content["sources"]["missing"] = {"topic": "nowhere-either"}
+    content["trigger"] = "10 secnds"
+    _, mistakes = check(spark, read_content(content, tmp_path / "p.yaml"))
+    found = {mistake.place: mistake.reason for mistake in mistakes}
+    expected = {
+        "trigger": "10 secnds",
+        "sources, missing": "has no topic nowhere-either",
+        "transforms, unknown_column": r"`amonut` cannot be resolved\. Did you mean .*`amount`",
+        "transforms, bad_sql": "Syntax error at or near 'SELEC'",
+        "transforms, python": "nothing",
+        "transforms, expected": "`amount` cannot be resolved",
+        "sinks, no_topic": "has no topic nowhere",
+        "sinks, no_watermark": "watermark",
+        "sinks, no_jar": "Delta Lake is not on Spark's class path: bring its jar",
+        "sinks, no_catalog": "Iceberg is not on Spark's class path: bring its jar",
+        "sinks, no_column": "partition_by: there is no column nothing",
+        "sinks, bad_key": "`nothing` cannot be resolved",
+    }
+    assert found.keys() == expected.keys()
+    for place, reason in expected.items():
+        assert re.search(reason, found[place]), f"{place}: {found[place]}"
+        assert "\n" not in found[place]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["f.py"]
+
+
+def test_a_run_writes_every_row_once_and_the_next_goes_on_where_it_stopped(
+    spark: SparkSession, penstock_server: str, tmp_path: Path
+) -> None:
+    topic, totals, bad = (new_topic(penstock_server) for _ in range(3))
+    content = pipeline(
+        penstock_server,
+        topic,
+        transforms={"large": {"sql": "SELECT id, country, amount FROM orders WHERE amount >= 10"}},
+        sinks={
+            "to_topic": {"from": "large", "topic": totals, "key": "id"},
+            "to_table": {"from": "large", "parquet": "table", "partition_by": ["country"]},
+        },
+    )
+    content["sources"]["orders"] |= {
+        "dead_letters": {"topic": bad},
+        "expect": {"known": "country = 'se'", "positive": {"that": "amount > 0", "else": "drop"}},
+    }
+    send(penstock_server, topic, [order(0), order(1), order(2, amount=-1), b"oops", order(3, amount=5)])
+    first = run(spark, content, tmp_path)
+    assert {flow: status.state for flow, status in first.items()} == dict.fromkeys(first, DONE)
+    assert first["to_topic"].rows == 5
+    assert first["to_topic"].unmet == {"orders.known": 2, "orders.positive": 1}
+    send(penstock_server, topic, [order(4)])
+    second = run(spark, content, tmp_path)
+    assert (second["to_topic"].rows, second["to_table"].rows) == (1, 1)
+    written = [(row.key, json.loads(row.value or b"")) for row in committed(penstock_server, totals)]
+    assert written == [
+        (b"%d" % number, {"id": number, "country": ("se", "pt")[number % 2], "amount": 10.0}) for number in (0, 1, 4)
+    ]
+    assert sorted(row["id"] for row in spark.read.parquet(str(tmp_path / "table")).collect()) == [0, 1, 4]
+    (letter,) = committed(penstock_server, bad)
+    headers = {name: value for name, value in letter.headers if value is not None}
+    assert letter.value == b"oops"
+    assert (headers["penstock.topic"], headers["penstock.offset"]) == (topic.encode(), b"3")
+    assert headers["penstock.reason"].startswith(b"not JSON, or not like id BIGINT")
+
+
+def test_an_expectation_that_fails_ends_its_flow_with_its_name(
+    spark: SparkSession, penstock_server: str, tmp_path: Path
+) -> None:
+    topic = new_topic(penstock_server)
+    content = pipeline(penstock_server, topic, sinks={"s": {"from": "orders", "parquet": "table"}})
+    content["sources"]["orders"]["expect"] = {"positive": {"that": "amount > 0", "else": "fail"}}
+    send(penstock_server, topic, [order(0), order(1, amount=0)])
+    status = run(spark, content, tmp_path)["s"]
+    assert (status.state, status.restarts) == (FAILED, 0)
+    assert status.error == "a row of orders does not meet positive: amount > 0"
+
+
+def source_processes() -> list[int]:
+    """The processes in which the Spark of this process runs the sources of its streams."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        process = int(path.parent.name)
+        try:
+            if b"python_streaming_source_runner" in path.read_bytes() and is_ours(process):
+                found.append(process)
+        except OSError:
+            continue
+    return found
+
+
+def is_ours(process: int) -> bool:
+    while process > 1:
+        process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+        if process == os.getpid():
+            return True
+    return False
+
+
+def test_a_flow_whose_source_is_killed_is_started_again_and_loses_nothing(
+    spark: SparkSession, penstock_server: str, tmp_path: Path
+) -> None:
+    topic, copy = new_topic(penstock_server), new_topic(penstock_server)
+    content = pipeline(
+        penstock_server, topic, trigger="100 milliseconds", sinks={"s": {"from": "orders", "topic": copy}}
+    )
+    spec = read_content(content, tmp_path / "p.yaml")
+    spec.storage.mkdir()
+    one = Run(spark, spec, lambda *_: None)
+    one.prepare()
+    send(penstock_server, topic, [order(number) for number in range(5)])
+    killed = False
+
+    def watch(statuses: Any) -> None:
+        nonlocal killed
+        (status,) = statuses
+        if not killed and status.rows == 5:
+            for process in source_processes():
+                os.kill(process, signal.SIGKILL)
+            send(penstock_server, topic, [order(number) for number in range(5, 8)])
+            killed = True
+
+    (status,) = one.go(watch, lambda: one.flows[0].status().rows >= 8)
+    assert killed
+    assert (status.rows, status.restarts) == (8, 1)
+    assert sorted(json.loads(row.value or b"")["id"] for row in committed(penstock_server, copy)) == list(range(8))
+
+
+def test_the_command_runs_refuses_a_second_run_and_stops_when_asked(
+    spark: SparkSession, penstock_server: str, tmp_path: Path
+) -> None:
+    topic = new_topic(penstock_server)
+    file = tmp_path / "p.yaml"
+    sinks = {"shown": {"from": "orders", "console": True}, "table": {"from": "orders", "parquet": "table"}}
+    content = pipeline(penstock_server, topic, trigger="200 milliseconds", sinks=sinks)
+    file.write_text(json.dumps(content))  # JSON is YAML too
+    send(penstock_server, topic, [order(7)])
+    with subprocess.Popen(
+        [*COMMAND, "run", str(file), "--master", "local[1]"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+
+        def rows() -> int:
+            assert running.poll() is None, running.communicate()
+            told = read_status(tmp_path / "p.storage")
+            return 0 if told is None else min((flow.rows for flow in told.flows), default=0)
+
+        wait_until(lambda: rows() == 1, seconds=SECONDS, what="the row is through")
+        second = subprocess.run([*COMMAND, "run", str(file)], capture_output=True, text=True, check=False)
+        assert second.returncode == 1
+        assert f"in use by another run of this pipeline (process {running.pid})" in second.stderr
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=SECONDS)
+    assert running.returncode == 0, err
+    assert "shown, batch 0\n  id=7, country='pt'" in out
+    assert "Spark's UI: http://" in err
+    assert "table: stopped" in err
+    assert "Exception" not in err
+    assert [row["id"] for row in spark.read.parquet(str(tmp_path / "table")).collect()] == [7]
+    assert load(spark, penstock_server, subscribe=topic).count() == 1
