@@ -113,7 +113,7 @@ def responses() -> dict[int, Any]:
     }
 
 
-REQUESTS = {4: leader_and_isr, 5: stop_replica, 6: update_metadata, 7: controlled_shutdown}
+REQUESTS: dict[int, Any] = {4: leader_and_isr, 5: stop_replica, 6: update_metadata, 7: controlled_shutdown}
 
 REQUEST_BYTES: dict[int, str] = {
     4: (
