@@ -30,6 +30,7 @@ from penstock.drivers.delayed import Delayed
 from penstock.drivers.failures import Failures
 from penstock.drivers.flushes import Flushes
 from penstock.drivers.groups import GroupDriver
+from penstock.drivers.holdings import Holdings
 from penstock.drivers.housekeeping import Housekeeping
 from penstock.drivers.loop import AsyncioLoop
 from penstock.drivers.loop_watch import LoopWatch
@@ -118,7 +119,7 @@ class Broker:
         self._check_directories()
         self._open_store()
         waits = self._make_waits()
-        roles = RoleDriver(
+        holdings = Holdings(
             node_id=self.config.node_id,
             image=self._image,
             partitions=self._partitions,
@@ -127,6 +128,7 @@ class Broker:
             loop=self._loop,
             waits=waits,
         )
+        roles = RoleDriver(node_id=self.config.node_id, image=self._image, holdings=holdings)
         store = StoreDriver(
             self._opened_store,
             self._image,

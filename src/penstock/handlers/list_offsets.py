@@ -1,6 +1,6 @@
 """ListOffsets (key 2), versions 1-11, flexible from 6.
 
-Behaviour: for each partition the offset of a timestamp, or of a special one: -1 latest (the high watermark; the last
+Behaviour: (a broker that follows is told the log's end as latest) for each partition the offset of a timestamp, or of a special one: -1 latest (the high watermark; the last
     stable offset for read_committed), -2 earliest, -3 largest timestamp, -4 earliest local, -5 latest tiered (none).
 Versions: 2 isolation level; 4 leader epoch; 6 flexible; 7 largest timestamp (KIP-734); 8 earliest local; 9 latest tiered;
     10 timeout; 11 earliest pending upload (none).
@@ -20,6 +20,7 @@ from penstock.base.errors import PenstockError
 from penstock.controller.errors import InvalidRequestError
 from penstock.handlers.api import Context
 from penstock.handlers.authoriser import Action, Resource
+from penstock.handlers.brokers import is_broker
 from penstock.handlers.error_map import code_of
 from penstock.handlers.errors import TopicAuthorisationError, UnsupportedVersionError
 from penstock.handlers.fetch import READ_COMMITTED
@@ -37,6 +38,8 @@ def handle_list_offsets(request: Any, context: Context) -> Any:
     response = context.response
     committed = getattr(request, "isolation_level", 0) == READ_COMMITTED
     bound = Bound.LAST_STABLE if committed else Bound.HIGH_WATERMARK
+    if request.replica_id >= 0 and is_broker(context):
+        bound = Bound.LOG_END
     topics = []
     for topic in request.topics:
         if not topic.partitions:

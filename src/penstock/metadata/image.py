@@ -76,6 +76,50 @@ class Image:
         self.version += 1
         self.brokers_version += 1
 
+    # What a controller tells a broker of a cluster, instead of a store.
+    def tell_brokers(self, brokers: Iterable[BrokerNode]) -> None:
+        """Every broker that is alive."""
+        told = {broker.broker_id: broker for broker in brokers}
+        if told != self.brokers:
+            self.brokers = told
+            self.brokers_version += 1
+            self.version += 1
+
+    def tell_partitions(
+        self,
+        topic: str,
+        topic_id: uuid.UUID,
+        states: Mapping[int, PartitionImage],
+        offline: Mapping[int, tuple[int, ...]],
+    ) -> None:
+        """Partitions of one topic that changed, and which of their replicas are offline."""
+        found = self.topics.get(topic)
+        if found is not None and found.topic_id != topic_id:
+            self.names_by_id.pop(found.topic_id.bytes, None)
+            found = None
+        partitions = {**({} if found is None else found.partitions), **states}
+        self.topics[topic] = TopicImage(topic, topic_id, dict(sorted(partitions.items())))
+        self.names_by_id[topic_id.bytes] = topic
+        for partition, replicas in offline.items():
+            if self.offline_replicas.get((topic, partition), ()) != replicas:
+                self.brokers_version += 1
+                self.offline_replicas[topic, partition] = replicas
+        self.version += 1
+
+    def forget_partition(self, topic: str, partition: int) -> None:
+        """The partition's topic is going."""
+        found = self.topics.get(topic)
+        if found is None:
+            return
+        left = {number: state for number, state in found.partitions.items() if number != partition}
+        self.offline_replicas.pop((topic, partition), None)
+        if left:
+            self.topics[topic] = found._replace(partitions=left)
+        else:
+            del self.topics[topic]
+            self.names_by_id.pop(found.topic_id.bytes, None)
+        self.version += 1
+
     def load(self, nodes: Iterable[Kept]) -> None:
         """The first filling, from every node of the tree, parents first."""
         for node in nodes:
