@@ -139,8 +139,9 @@ class Replicas:
             except PenstockError as error:
                 errors[state.topic_partition] = error
                 continue
-            if partition is not None:
-                taken[state.topic_partition] = partition, state
+            taken[state.topic_partition] = partition, state
+            # Followers ask by id, and may do so before clients are told of the topic.
+            self._image.names_by_id[state.topic_id.bytes] = state.topic
         now_ms = self._clock.monotonic_ms()
         for topic_partition, (partition, state) in taken.items():
             if partition.leader_epoch != state.leader_epoch or partition.is_leader:
@@ -163,8 +164,8 @@ class Replicas:
         self._roles_changed({state.topic for _, state in taken.values()})
         return PeerAnswer(partition_errors=errors)
 
-    def _check(self, state: PartitionState) -> Partition | None:
-        """The partition that takes this state; None where it has it already."""
+    def _check(self, state: PartitionState) -> Partition:
+        """The partition that takes this state."""
         if self._node_id not in state.replicas:
             raise UnknownTopicOrPartitionError(f"{state.topic_partition} has no replica on broker {self._node_id}")
         partition = self._holdings.find_or_open(state.topic_partition, state.topic_id, state.leader_epoch)
