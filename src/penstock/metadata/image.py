@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from penstock.metadata import layout
@@ -25,6 +26,10 @@ class PartitionImage(NamedTuple):
     isr: tuple[int, ...]
     state_version: int
     """The version of the partition's `state` node: what a change of it is checked against."""
+    controller_epoch: int = 1
+    """Of the controller that wrote the state."""
+    extra: Mapping[str, object] = MappingProxyType({})
+    """Keys of the state beyond Kafka's."""
 
 
 class TopicImage(NamedTuple):
@@ -174,7 +179,9 @@ class Image:
     def _write_state(self, topic: str, partition: int, state: PartitionState, version: int) -> None:
         found = self.topics[topic]
         replicas = found.partitions[partition].replicas
-        known = PartitionImage(replicas, state.leader, state.leader_epoch, state.isr, version)
+        known = PartitionImage(
+            replicas, state.leader, state.leader_epoch, state.isr, version, state.controller_epoch, state.extra
+        )
         self.topics[topic] = found._replace(partitions={**found.partitions, partition: known})
 
     def _remove(self, path: str) -> None:
@@ -184,17 +191,20 @@ class Image:
                 self.brokers.pop(int(broker_id), None)
                 self.brokers_version += 1
             case ["brokers", "topics", topic]:
-                gone = self.topics.pop(topic, None)
-                if gone is not None:
-                    self.names_by_id.pop(gone.topic_id.bytes, None)
-                    for number in gone.partitions:
-                        self.offline_replicas.pop((topic, number), None)
+                self.forget_topic(topic)
             case ["admin", "delete_topics", topic]:
                 self.deleting.discard(topic)
             case ["config", "topics", topic]:
                 self.topic_configs.pop(topic, None)
             case ["config", "brokers", broker]:
                 self.broker_configs.pop(broker, None)
+
+    def forget_topic(self, topic: str) -> None:
+        gone = self.topics.pop(topic, None)
+        if gone is not None:
+            self.names_by_id.pop(gone.topic_id.bytes, None)
+            for number in gone.partitions:
+                self.offline_replicas.pop((topic, number), None)
 
 
 _TOPIC_PARENTS = (["brokers", "topics"], ["config", "topics"], ["admin", "delete_topics"])
