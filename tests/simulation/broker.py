@@ -151,6 +151,7 @@ class SimBroker:
                 replicas=self.replicas,
                 isr=self.isr,
                 controller=cast(ControllerPort, _NoController()),
+                questions=nothing,
                 reads_from_nearest=False,
             ),
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from penstock.base.errors import PenstockError
@@ -114,9 +115,7 @@ class SimLink:
             content = self._answers.pop(ready)
             due_ms = max(self._events.now_ms + self._delay_ms(), self._last_back_ms)
             self._last_back_ms = due_ms
-            self._events.at(
-                due_ms - self._events.now_ms, lambda ready=ready, content=content: self._back(life, ready, content)
-            )  # type: ignore[misc]
+            self._events.at(due_ms - self._events.now_ms, partial(self._back, life, ready, content))
 
     def _back(self, life: int, number: int, content: bytes) -> None:
         if life != self._life or self.is_closed or self._is_breaking:
@@ -127,7 +126,11 @@ class SimLink:
         expected, answered = self._waiting.popleft()
         assert expected == number, "answers come in order"
         body = Body(bytearray(content[4:]), skip_tags(content, 8) - 4)
-        self._loop.call_soon(lambda: None if self.is_closed else answered(body))
+        self._loop.call_soon(partial(self._tell, answered, body))
+
+    def _tell(self, answered: Answered, answer: Body | PenstockError) -> None:
+        if not self.is_closed:
+            answered(answer)
 
     def host_died(self) -> None:
         self._break_later(self._life)
@@ -148,7 +151,7 @@ class SimLink:
         self._answers, self._order = {}, deque()
         error: PenstockError = PeerUnreachableError("the connection broke")
         for _, answered in waiting:
-            self._loop.call_soon(lambda answered=answered: None if self.is_closed else answered(error))  # type: ignore[misc]
+            self._loop.call_soon(partial(self._tell, answered, error))
 
     def close(self) -> None:
         self.is_closed = True

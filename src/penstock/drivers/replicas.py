@@ -69,6 +69,9 @@ class Replicas:
         self.controller_epoch = 0
         self._queue: deque[tuple[PeerRequest, Done]] = deque()
         self._is_busy = False
+        self._is_told = False
+        """Whether clients' metadata came: who coordinates must know of every partition that there is."""
+        self._untold: set[str] = set()
 
     # One after the other.
     def take(self, request: PeerRequest, done: Done) -> None:
@@ -161,7 +164,11 @@ class Replicas:
             except PenstockError as error:
                 errors[topic_partition] = error
         self._followers.close_idle()
-        self._roles_changed({state.topic for _, state in taken.values()})
+        topics = {state.topic for _, state in taken.values()}
+        if self._is_told:
+            self._roles_changed(topics)
+        else:
+            self._untold |= topics
         return PeerAnswer(partition_errors=errors)
 
     def _check(self, state: PartitionState) -> Partition:
@@ -235,7 +242,9 @@ class Replicas:
             )
             for state in kept:
                 self._confirm(state)
-        self._roles_changed(set(topics))
+        self._is_told = True
+        untold, self._untold = self._untold, set()
+        self._roles_changed(untold | set(topics))
         return PeerAnswer()
 
     def _confirm(self, state: PartitionState) -> None:
