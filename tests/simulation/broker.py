@@ -10,9 +10,9 @@ from penstock.app.config import BrokerConfig
 from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
 from penstock.base.jobs import InlineJobs
-from penstock.controller.errors import NotControllerError
-from penstock.controller.peer_requests import ControlledShutdown, IsrRequest
 from penstock.drivers.appends import HeavyAppends
+from penstock.drivers.cluster_store import ClusterStore
+from penstock.drivers.controller import Controller
 from penstock.drivers.delayed import Delayed
 from penstock.drivers.failures import Failures
 from penstock.drivers.flushes import Flushes
@@ -20,12 +20,16 @@ from penstock.drivers.followers import Followers, LeaderChannel
 from penstock.drivers.holdings import Holdings
 from penstock.drivers.isr import IsrDriver
 from penstock.drivers.replicas import Replicas
+from penstock.drivers.steps import run_steps
 from penstock.handlers.api import CloseConnectionError, Peer
 from penstock.handlers.authoriser import AllowAll
 from penstock.handlers.registry import make_registry
-from penstock.handlers.services import ClusterServices, ControllerPort, Services
+from penstock.handlers.services import ClusterServices, Services
+from penstock.metadata import layout
 from penstock.metadata.image import Image
-from penstock.peers.channels import ControllerLink, LeaderLink
+from penstock.metadata.layout import BrokerNode, Endpoint
+from penstock.metadata.store import Create, SessionState, StoreError
+from penstock.peers.channels import BrokerLinks, ControllerLink, LeaderLink
 from penstock.peers.replica_fetch import FetchLimits
 from penstock.protocol.errors import MalformedMessageError
 from penstock.replication.fetch_sessions import FetchSessions
@@ -34,32 +38,29 @@ from penstock.server.dispatch import Dispatcher, Waiting
 from penstock.storage.config import log_config
 from penstock.storage.log_directories import LogDirectories
 from tests.simulation.events import Events, NodeLoop
-from tests.simulation.network import Network, content_of
+from tests.simulation.network import Network, SimLink, content_of
+from tests.simulation.store import SimTree
 from tests.support.forgetful_files import ForgetfulFiles
 
-CONTROLLER_ID = 100
-"""The model of a controller has a place of its own on the network."""
 HOUSEKEEPING_MS = 700
 LAG_MS = 600
-
-
-class _NoController:
-    """No simulated broker is the controller."""
-
-    def alter_partition(self, request: IsrRequest, done: Callable[[Any], object]) -> None:
-        done(NotControllerError("elsewhere"))
-
-    def shut_down(self, request: ControlledShutdown, done: Callable[[Any], object]) -> None:
-        done(NotControllerError("elsewhere"))
 
 
 class SimBroker:
     """A process: made when it starts, `end`ed when it dies."""
 
     def __init__(
-        self, node_id: int, events: Events, network: Network, files: ForgetfulFiles, settings: dict[str, str]
+        self,
+        node_id: int,
+        events: Events,
+        network: Network,
+        tree: SimTree,
+        files: ForgetfulFiles,
+        generation: str,
+        settings: dict[str, str],
     ) -> None:
         self.node_id = node_id
+        self._generation = generation
         self._events = events
         self._network = network
         self.files = files
@@ -110,18 +111,26 @@ class SimBroker:
             followers=self.followers,
             roles_changed=lambda _topics: None,
         )
-        self._controller = ControllerLink(
-            lambda broker_id: network.link(node_id, broker_id, loop),
-            node_id,
-            lambda: self.replicas.broker_epoch,
-            lambda: CONTROLLER_ID,
+        session = tree.open(node_id, lambda: loop.call_soon(self._store.hand_out))
+        self._store = ClusterStore(session, loop)
+        self.controller = Controller(
+            node_id=node_id,
+            loop=loop,
+            clock=clock,
+            store=self._store,
+            channel=BrokerLinks(self._link),
+            log_values=config.log_values,
+            topic_configs={},
+        )
+        self._controller_link = ControllerLink(
+            self._link, node_id, lambda: self.replicas.broker_epoch, lambda: self.image.controller_id
         )
         self.isr = IsrDriver(
             node_id=node_id,
             loop=loop,
             clock=clock,
             partitions=self.partitions,
-            channel=self._controller,
+            channel=self._controller_link,
             lag_ms_max=LAG_MS,
             broker_epoch=lambda: self.replicas.broker_epoch,
             moved=self._moved,
@@ -150,7 +159,7 @@ class SimBroker:
             cluster=ClusterServices(
                 replicas=self.replicas,
                 isr=self.isr,
-                controller=cast(ControllerPort, _NoController()),
+                controller=self.controller,
                 questions=nothing,
                 reads_from_nearest=False,
             ),
@@ -158,12 +167,47 @@ class SimBroker:
         self._dispatcher = Dispatcher(make_registry(cluster=True), services)
         self._peer = Peer("PLAINTEXT", "sim", None)
         self.isr.start()
+        self._store.on_session(self._session_changed)
+        self._store.start()
+        self._register()
+        self.controller.start()
         loop.call_later(events.chance.randrange(HOUSEKEEPING_MS), self._keep_house)
+
+    def _link(self, broker_id: int) -> SimLink:
+        return self._network.link(self.node_id, broker_id, self.loop)
+
+    # Being known.
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED:
+            self.replicas.broker_epoch = -1
+        elif state is SessionState.CONNECTED:
+            self._register()
+
+    def _register(self) -> None:
+        run_steps(self._registered(), lambda _none: None)
+
+    async def _registered(self) -> None:
+        """As the real registration does; a node of an earlier session is waited for."""
+        endpoint = Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host="sim", port=self.node_id)
+        broker = BrokerNode(broker_id=self.node_id, endpoints=(endpoint,), generation=self._generation)
+        path, session_id = layout.broker_path(self.node_id), self._store.session_id
+        try:
+            await self._store.commit_one(
+                Create(path=path, data=layout.encode_broker(broker, self._events.clock.wall_ms()), ephemeral=True)
+            )
+            node = await self._store.data(path)
+        except StoreError:
+            node = None
+        if session_id != self._store.session_id:
+            return
+        if node is not None and node.stat.ephemeral_owner == session_id:
+            self.replicas.broker_epoch = node.stat.created_zxid
+        else:
+            self.loop.call_later(30, self._register)
 
     def _open_channel(self, leader: int) -> LeaderChannel:
         limits = FetchLimits(100, 1, 1 << 20, self._events.chance.choice((200, 1 << 20)))
-        link = self._network.link(self.node_id, leader, self.loop)
-        return LeaderLink(link, self.node_id, lambda: self.replicas.broker_epoch, limits)
+        return LeaderLink(self._link(leader), self.node_id, lambda: self.replicas.broker_epoch, limits)
 
     def _moved(self, topic_partition: TopicPartition) -> None:
         for waits in self._waits:

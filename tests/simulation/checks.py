@@ -1,5 +1,6 @@
 """What must hold after every step, whatever happens to the brokers.
 
+- One controller at most acts in a controller epoch; epochs rise; a leader is in its ISR.
 - One broker at most leads in a leader epoch, and it has everything that was ever committed.
 - What any replica holds below its high watermark is what every other held there: the committed prefix is agreed on. (One
   whose disk forgot something may hold what it had before a cut, until it is in sync again: nobody trusts it meanwhile.)
@@ -13,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.base.ids import TopicPartition
+from penstock.metadata.layout import PartitionState
 from penstock.records import payload
 from penstock.records.batch import records_slice, scan
 from penstock.replication.partition import Partition
@@ -51,6 +53,9 @@ class Checks:
         self._committed_in: dict[TopicPartition, list[int]] = {}
         """In which leader epoch each was: a leader that hears of its epoch late need not have what was written since."""
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
+        self._zxid = -1
+        self._controllers: dict[int, int] = {}
+        self._states: dict[TopicPartition, PartitionState] = {}
         self._doubtful: set[tuple[int, TopicPartition]] = set()
         self.acked: dict[tuple[TopicPartition, int], bytes] = {}
 
@@ -62,12 +67,16 @@ class Checks:
 
     def died(self, broker_id: int, *, power: bool) -> None:
         if power:
-            self._doubtful.update((broker_id, key) for key in self._cluster.controller.partitions)
+            self._doubtful.update((broker_id, key) for key in self._cluster.assigned)
         for holder, key in list(self._replicas):
             if holder == broker_id:
                 del self._replicas[holder, key]
 
     def after_a_step(self) -> None:
+        zxid = self._cluster.tree.tree.zxid
+        if zxid != self._zxid:
+            self._zxid = zxid
+            self._check_store()
         for broker_id, broker in self._cluster.brokers.items():
             for partition in broker.partitions:
                 key = partition.topic_partition
@@ -79,6 +88,31 @@ class Checks:
                 if seen != replica.seen:
                     self._check(broker_id, partition, replica, seen)
                     replica.seen = seen
+
+    def _check_store(self) -> None:
+        """One controller acts in an epoch, epochs rise, and who leads is in sync."""
+        for broker_id, broker in self._cluster.brokers.items():
+            if broker.controller.is_active:
+                epoch = broker.controller.cluster.controller_epoch
+                if self._controllers.setdefault(epoch, broker_id) != broker_id:
+                    raise Violation(
+                        f"brokers {self._controllers[epoch]} and {broker_id} act in controller epoch {epoch}"
+                    )
+        for key in self._cluster.assigned:
+            state = self._cluster.state(key)
+            before = self._states.get(key)
+            if state is None or state == before:
+                continue
+            self._states[key] = state
+            self._cluster.events.note(f"{key} leader={state.leader} epoch={state.leader_epoch} isr={state.isr}")
+            if state.leader >= 0 and state.leader not in state.isr:
+                raise Violation(f"{key}: leader {state.leader} is not in the ISR {state.isr}")
+            if before is not None and (
+                state.leader_epoch < before.leader_epoch or state.controller_epoch < before.controller_epoch
+            ):
+                raise Violation(f"{key}: an epoch fell, from {before} to {state}")
+            if before is not None and state.leader != before.leader and state.leader_epoch == before.leader_epoch:
+                raise Violation(f"{key}: the leader changed within epoch {state.leader_epoch}")
 
     def _check(self, broker_id: int, partition: Partition, replica: _Replica, seen: _Seen) -> None:
         key, before = partition.topic_partition, replica.seen
@@ -113,22 +147,26 @@ class Checks:
     def _is_doubtful(self, broker_id: int, key: TopicPartition) -> bool:
         if (broker_id, key) not in self._doubtful:
             return False
-        led = self._cluster.controller.partitions[key]
-        if broker_id not in led.isr or led.generations[broker_id] != self._cluster.generations[broker_id]:
+        state = self._cluster.state(key)
+        assert state is not None
+        if broker_id not in state.isr or self._cluster.recorded(state, broker_id) != str(
+            self._cluster.generations[broker_id]
+        ):
             return True
         self._doubtful.discard((broker_id, key))
         return False
 
     def at_the_end(self) -> None:
-        for key, led in self._cluster.controller.partitions.items():
-            if set(led.isr) != set(led.replicas):
-                raise Violation(f"{key}: after all is healed the ISR is {led.isr}, not {led.replicas}")
-            logs = {one: self._cluster.brokers[one].partitions.get(*key).log for one in led.replicas}
+        for key, replicas in self._cluster.assigned.items():
+            state = self._cluster.state(key)
+            if state is None or set(state.isr) != set(replicas):
+                raise Violation(f"{key}: after all is healed its state is {state}, its replicas are {replicas}")
+            logs = {one: self._cluster.brokers[one].partitions.get(*key).log for one in replicas}
             contents = {one: _read_on(log, []) for one, log in logs.items()}
-            first = contents[led.replicas[0]]
+            first = contents[replicas[0]]
             for one, records in contents.items():
                 if records != first:
-                    raise Violation(f"{key}: broker {one} and {led.replicas[0]} hold different logs")
+                    raise Violation(f"{key}: broker {one} and {replicas[0]} hold different logs")
             if first[: len(self.committed[key])] != self.committed[key]:
                 raise Violation(f"{key}: something committed is gone")
             for (acked_key, offset), value in self.acked.items():

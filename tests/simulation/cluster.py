@@ -9,18 +9,21 @@ from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
 from penstock.client.messages import call_codec
 from penstock.client.produce import ProduceCall, encode_produce_call
+from penstock.metadata import layout
+from penstock.metadata.layout import PartitionState, TopicNode
+from penstock.metadata.store import Create, Node, NoNodeError, Read, ReadKind, Refusal
 from penstock.peers.link import Body
 from penstock.protocol.produce import NO_TOPIC_ID
 from penstock.records.build import build_batch
 from tests.simulation.broker import SimBroker
 from tests.simulation.checks import Checks
-from tests.simulation.controller import Led, ModelController
 from tests.simulation.events import Events, NodeLoop
 from tests.simulation.network import Network, SimLink
+from tests.simulation.store import SimTree
 from tests.support.forgetful_files import ForgetfulFiles
 
 CLIENT_ID = 200
-SESSION_MS = 300
+TOPIC = "t"
 PRODUCE_VERSION = 9
 
 
@@ -29,7 +32,7 @@ class SimCluster:
         self.events = Events(seed)
         self.chance = self.events.chance
         self.network = Network(self.events)
-        self.controller = ModelController(self.events, self.network, min_isr)
+        self.tree = SimTree(self.events)
         self._settings = {
             "min.insync.replicas": str(min_isr),
             "log.segment.bytes": "600",
@@ -39,69 +42,67 @@ class SimCluster:
         self.disks = {one: ForgetfulFiles() for one in range(1, brokers + 1)}
         self.generations = dict.fromkeys(self.disks, 1)
         self.brokers: dict[int, SimBroker] = {}
-        self._next_epoch = 1
         self._is_healing = False
         self._client_loop = NodeLoop(self.events)
         self._client_links: dict[int, SimLink] = {}
         self._written = 0
         self.checks = Checks(self)
-        for number in range(partitions):
-            replicas = tuple((number + slot) % brokers + 1 for slot in range(brokers))
-            led = Led("t", uuid.UUID(int=77), number, replicas)
-            led.generations = dict.fromkeys(replicas, 1)
-            self.controller.partitions[led.key] = led
+        self._make_topic({n: tuple((n + slot) % brokers + 1 for slot in range(brokers)) for n in range(partitions)})
         for broker_id, disk in self.disks.items():
             disk.make_directory("/data")
             self.start(broker_id)
+
+    def _make_topic(self, replicas: dict[int, tuple[int, ...]]) -> None:
+        made = layout.permanent_nodes(())
+        node = TopicNode(topic_id=uuid.UUID(int=77), replicas=replicas)
+        topic = Create(path=layout.topic_path(TOPIC), data=layout.encode_topic(node))
+        assert not isinstance(self.tree.commit((*made, topic), 0), Refusal)
+        self.assigned = {TopicPartition(TOPIC, number): one for number, one in replicas.items()}
+
+    def state(self, key: TopicPartition) -> PartitionState | None:
+        """A partition as the store has it."""
+        path = layout.state_path(*key)
+        try:
+            found = self.tree.tree.read(Read(kind=ReadKind.DATA, path=path), 0)
+        except NoNodeError:
+            return None
+        assert isinstance(found, Node)
+        return layout.decode_state(path, found.data)
 
     # Brokers.
     def start(self, broker_id: int) -> None:
         if broker_id in self.brokers:
             return
         self.events.note(f"start {broker_id}")
-        broker = SimBroker(broker_id, self.events, self.network, self.disks[broker_id], self._settings)
+        generation = str(self.generations[broker_id])
+        broker = SimBroker(
+            broker_id, self.events, self.network, self.tree, self.disks[broker_id], generation, self._settings
+        )
         self.brokers[broker_id] = broker
         self.network.hosts[broker_id] = broker
-        self._register(broker)
-
-    def _register(self, broker: SimBroker) -> None:
-        if broker.loop.is_dead:
-            return
-        broker.replicas.broker_epoch = self._next_epoch
-        self._next_epoch += 1
-        self.controller.joined(broker.node_id, broker.replicas.broker_epoch, self.generations[broker.node_id])
 
     def kill(self, broker_id: int, *, power: bool) -> None:
         broker = self.brokers.pop(broker_id)
-        epoch = broker.replicas.broker_epoch
         self.events.note(f"{'power' if power else 'kill'} {broker_id}")
         broker.end()
         self.checks.died(broker_id, power=power)
         if power:
             self.disks[broker_id].power_cut(self.chance)
             self.generations[broker_id] += 1
-        self.events.at(SESSION_MS, lambda: self._session_ended(broker_id, epoch))
         self.events.at(self.chance.randrange(50, 1500), lambda: self.start(broker_id))
-
-    def _session_ended(self, broker_id: int, epoch: int) -> None:
-        life = self.controller.alive.get(broker_id)
-        if life is not None and life.epoch == epoch:
-            self.events.note(f"session of {broker_id} ended")
-            self.controller.left(broker_id)
 
     def pause(self, broker_id: int) -> None:
         """The process stands still; if that takes long its session ends, and it comes back with another."""
-        broker = self.brokers[broker_id]
         ms = self.chance.randrange(50, 1200)
         self.events.note(f"pause {broker_id} {ms}")
-        broker.loop.pause(ms)
-        if ms > SESSION_MS:
-            self._lose_session(broker, ms)
+        self.brokers[broker_id].loop.pause(ms)
 
-    def _lose_session(self, broker: SimBroker, ms: int) -> None:
-        epoch = broker.replicas.broker_epoch
-        self.events.at(SESSION_MS, lambda: self._session_ended(broker.node_id, epoch))
-        self.events.at(SESSION_MS + ms, lambda: self._register(broker) if not broker.loop.is_dead else None)
+    def cut_off(self, broker_id: int) -> None:
+        """From the store alone: it goes on leading until others are told to."""
+        ms = self.chance.randrange(50, 1200)
+        self.events.note(f"cut off {broker_id} from the store {ms}")
+        self.tree.cut_off.add(broker_id)
+        self.events.at(ms, lambda: self.tree.cut_off.discard(broker_id))
 
     # Chaos.
     def disturb(self) -> None:
@@ -118,18 +119,27 @@ class SimCluster:
             elif what < 0.5:
                 self.pause(one)
             elif what < 0.6:
-                self.events.note(f"session of {one} is lost")
-                self._lose_session(self.brokers[one], self.chance.randrange(50, 800))
+                self.cut_off(one)
             elif what < 0.9:
                 self.cut(one)
         self.events.at(self.chance.randrange(50, 900), self.disturb)
 
     def _may_lose_power(self) -> bool:
         """One at a time: the others have everything that is committed, on disks that forgot nothing."""
+        states = [(key, self.state(key)) for key in self.assigned]
         return len(self.brokers) == len(self.disks) and all(
-            set(led.isr) == set(led.replicas) and all(led.generations[one] == self.generations[one] for one in led.isr)
-            for led in self.controller.partitions.values()
+            state is not None
+            and set(state.isr) == set(self.assigned[key])
+            and all(self.recorded(state, one) == str(self.generations[one]) for one in state.isr)
+            for key, state in states
         )
+
+    @staticmethod
+    def recorded(state: PartitionState, broker_id: int) -> str:
+        """The generation of the broker's logs when it was last known to be in sync."""
+        recorded = state.extra.get("log_generations", {})
+        assert isinstance(recorded, dict)
+        return str(recorded.get(str(broker_id), ""))
 
     def cut(self, one: int) -> None:
         other = self.chance.choice([broker for broker in self.disks if broker != one])
@@ -141,6 +151,7 @@ class SimCluster:
     def heal(self) -> None:
         self._is_healing = True
         self.network.cuts.clear()
+        self.tree.cut_off.clear()
         for broker_id in self.disks:
             self.start(broker_id)
 
@@ -148,10 +159,13 @@ class SimCluster:
     def write(self) -> None:
         if self._is_healing:
             return
-        led = self.chance.choice(list(self.controller.partitions.values()))
-        target = led.leader if self.chance.random() < 0.9 else self.chance.choice(list(self.disks))
+        key = self.chance.choice(list(self.assigned))
+        state = self.state(key)
+        target = -1 if state is None else state.leader
+        if self.chance.random() < 0.1:
+            target = self.chance.choice(list(self.disks))
         if target >= 0:
-            self._write_to(target, led.key)
+            self._write_to(target, key)
         self.events.at(self.chance.randrange(1, 40), self.write)
 
     def _write_to(self, target: int, key: TopicPartition) -> None:
