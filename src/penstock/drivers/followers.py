@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -20,6 +20,10 @@ logger = logging.getLogger(__name__)
 
 Answers = Callable[[list[Got] | PenstockError], object]
 Offsets = Callable[[LeaderOffsets | PenstockError], object]
+
+
+class Values(Protocol):
+    def __getitem__(self, name: str, /) -> Any: ...
 
 
 class LeaderChannel(Protocol):
@@ -43,7 +47,7 @@ class FollowerSettings:
     partition_bytes_max: int
 
     @classmethod
-    def read(cls, config: Mapping[str, Any]) -> FollowerSettings:
+    def read(cls, config: Values) -> FollowerSettings:
         return cls(
             backoff_ms=config["replica.fetch.backoff.ms"],
             wait_ms_max=config["replica.fetch.wait.max.ms"],

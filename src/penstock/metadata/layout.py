@@ -259,6 +259,19 @@ def encode_config_change(entity_path: str) -> bytes:
     return _json({"version": 2, "entity_path": entity_path})
 
 
+def decode_config_change(path: str, data: bytes) -> str:
+    return str(_load(path, data).get("entity_path", ""))
+
+
+def encode_log_directory_event(broker_id: int) -> bytes:
+    return _json({"version": 1, "broker": broker_id, "event": 1})
+
+
+def decode_log_directory_event(path: str, data: bytes) -> int:
+    """The broker that lost a log directory."""
+    return int(str(_load(path, data)["broker"]))
+
+
 def encode_cluster_id(cluster_id: str) -> bytes:
     return _json({"version": "1", "id": cluster_id})
 

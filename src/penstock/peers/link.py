@@ -10,7 +10,7 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 from penstock.base.errors import PenstockError
 from penstock.peers.errors import PeerUnreachableError
@@ -118,8 +118,7 @@ class _Wire(asyncio.BufferedProtocol):
         self.is_broken = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
 
     def send(
         self, api_key: int, version: int, client_id: bytes, body: bytes, answered: Answered, timeout_ms: int
