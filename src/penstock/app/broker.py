@@ -365,7 +365,7 @@ class Broker:
             clock=self._clock,
             settings=TransactionSettings.read(config),
             producer_ids=producer_ids,
-            markers=markers,
+            markers=markers if self._cluster is None else self._cluster.make_markers(markers),
         )
         return Services(
             node_id=config.node_id,

@@ -30,6 +30,7 @@ from penstock.drivers.followers import Followers, FollowerSettings
 from penstock.drivers.holdings import Holdings
 from penstock.drivers.isr import IsrDriver
 from penstock.drivers.loop import AsyncioLoop
+from penstock.drivers.markers import LocalMarkers
 from penstock.drivers.replicas import Replicas
 from penstock.drivers.steps import run_steps
 from penstock.handlers.services import ClusterServices
@@ -41,6 +42,7 @@ from penstock.metadata.zookeeper import ZooKeeperStore
 from penstock.peers.channels import BrokerLinks, ControllerLink, LeaderLink
 from penstock.peers.link import Address, Link, TcpLink
 from penstock.peers.replica_fetch import FetchLimits
+from penstock.peers.transactions import ClusterMarkers, CoordinatorQuestions
 from penstock.storage.log_directories import LogDirectories
 
 logger = logging.getLogger(__name__)
@@ -199,16 +201,23 @@ class ClusterParts:
                 listener=config["inter.broker.listener.name"],
             ),
         )
+        self._questions = CoordinatorQuestions(self._image, self._open_link)
         return ClusterServices(
             replicas=self.replicas,
             isr=self._isr,
             controller=self.controller,
+            questions=self._questions,
             reads_from_nearest=config["replica.selector.class"].endswith("RackAwareReplicaSelector"),
         )
 
     def make_topics(self, defaults: TopicDefaults) -> ClusterTopics:
         self.topics = ClusterTopics(self._image, self.store, defaults, self._new_topic_id, self._loop)
         return self.topics
+
+    def make_markers(self, local: LocalMarkers) -> ClusterMarkers:
+        """What ends transactions wherever their partitions are led."""
+        self._markers = ClusterMarkers(self._config.node_id, self._loop, self._image, local, self._open_link)
+        return self._markers
 
     def make_producer_ids(self) -> ClusterProducerIds:
         return ClusterProducerIds(self._config.node_id, self.store)
@@ -315,6 +324,8 @@ class ClusterParts:
             self._followers.stop()
             self._broker_links.close()
             self._to_controller.close()
+            self._questions.close()
+            self._markers.close()
         self.store.stop()
         if self._is_open:
             await asyncio.to_thread(self._zookeeper.close)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from penstock.controller.errors import StaleBrokerEpochError, StaleControllerEpochError
@@ -39,7 +40,8 @@ class Outbox:
         self._answered = answered
         self._queues: dict[int, deque[PeerRequest]] = {}
         self._busy: set[int] = set()
-        self._round = 0
+        self._lives: Counter[int] = Counter()
+        """How often each broker was forgotten: what was under way to it then is not heard of any more."""
 
     def put(self, requests: PeerRequests) -> None:
         for kind in (requests.leader_and_isr, requests.update_metadata, requests.stop_replica):
@@ -50,14 +52,14 @@ class Outbox:
 
     def forget(self, broker_id: int) -> None:
         self._queues.pop(broker_id, None)
+        self._busy.discard(broker_id)
+        self._lives[broker_id] += 1
         self._channel.forget(broker_id)
 
     def clear(self) -> None:
         """Nothing more is said: another controller was elected."""
-        self._round += 1
-        for broker_id in list(self._queues):
+        for broker_id in self._queues.keys() | self._busy:
             self.forget(broker_id)
-        self._busy.clear()
 
     def _next(self, broker_id: int) -> None:
         if broker_id in self._busy:
@@ -69,10 +71,10 @@ class Outbox:
             self._queues.pop(broker_id, None)
             return
         self._busy.add(broker_id)
-        request, this_round = queue[0], self._round
+        request, life = queue[0], self._lives[broker_id]
 
         def done(answer: PeerAnswer) -> None:
-            if this_round == self._round:
+            if life == self._lives[broker_id]:
                 self._heard(broker_id, request, answer)
 
         self._channel.send(broker_id, request, done)
@@ -81,7 +83,7 @@ class Outbox:
         stale = isinstance(answer.error, StaleControllerEpochError | StaleBrokerEpochError)
         if answer.error is not None and not stale and self._is_wanted(broker_id, request):
             logger.info("broker %d did not answer the controller, which asks again: %s", broker_id, answer.error)
-            self._loop.call_later(RETRY_MS, lambda: self._again(broker_id, self._round))
+            self._loop.call_later(RETRY_MS, partial(self._again, broker_id, self._lives[broker_id]))
             return
         self._busy.discard(broker_id)
         queue = self._queues.get(broker_id)
@@ -90,7 +92,7 @@ class Outbox:
         self._answered(broker_id, request, answer)
         self._next(broker_id)
 
-    def _again(self, broker_id: int, this_round: int) -> None:
-        if this_round == self._round:
+    def _again(self, broker_id: int, life: int) -> None:
+        if life == self._lives[broker_id]:
             self._busy.discard(broker_id)
             self._next(broker_id)

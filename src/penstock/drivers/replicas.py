@@ -69,6 +69,9 @@ class Replicas:
         self.controller_epoch = 0
         self._queue: deque[tuple[PeerRequest, Done]] = deque()
         self._is_busy = False
+        self._is_told = False
+        """Whether clients' metadata came: who coordinates must know of every partition that there is."""
+        self._untold: set[str] = set()
 
     # One after the other.
     def take(self, request: PeerRequest, done: Done) -> None:
@@ -139,8 +142,9 @@ class Replicas:
             except PenstockError as error:
                 errors[state.topic_partition] = error
                 continue
-            if partition is not None:
-                taken[state.topic_partition] = partition, state
+            taken[state.topic_partition] = partition, state
+            # Followers ask by id, and may do so before clients are told of the topic.
+            self._image.names_by_id[state.topic_id.bytes] = state.topic
         now_ms = self._clock.monotonic_ms()
         for topic_partition, (partition, state) in taken.items():
             if partition.leader_epoch != state.leader_epoch or partition.is_leader:
@@ -160,11 +164,15 @@ class Replicas:
             except PenstockError as error:
                 errors[topic_partition] = error
         self._followers.close_idle()
-        self._roles_changed({state.topic for _, state in taken.values()})
+        topics = {state.topic for _, state in taken.values()}
+        if self._is_told:
+            self._roles_changed(topics)
+        else:
+            self._untold |= topics
         return PeerAnswer(partition_errors=errors)
 
-    def _check(self, state: PartitionState) -> Partition | None:
-        """The partition that takes this state; None where it has it already."""
+    def _check(self, state: PartitionState) -> Partition:
+        """The partition that takes this state."""
         if self._node_id not in state.replicas:
             raise UnknownTopicOrPartitionError(f"{state.topic_partition} has no replica on broker {self._node_id}")
         partition = self._holdings.find_or_open(state.topic_partition, state.topic_id, state.leader_epoch)
@@ -234,7 +242,9 @@ class Replicas:
             )
             for state in kept:
                 self._confirm(state)
-        self._roles_changed(set(topics))
+        self._is_told = True
+        untold, self._untold = self._untold, set()
+        self._roles_changed(untold | set(topics))
         return PeerAnswer()
 
     def _confirm(self, state: PartitionState) -> None:

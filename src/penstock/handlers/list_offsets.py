@@ -24,6 +24,7 @@ from penstock.handlers.brokers import is_broker
 from penstock.handlers.error_map import code_of
 from penstock.handlers.errors import TopicAuthorisationError, UnsupportedVersionError
 from penstock.handlers.fetch import READ_COMMITTED
+from penstock.handlers.missing import held_partition
 from penstock.replication.partition import Partition
 from penstock.storage.partition_log import Bound
 from penstock.storage.timestamps import FoundOffset, offset_for_timestamp, offset_of_max_timestamp
@@ -62,7 +63,7 @@ def _partition(response: Any, topic: str, entry: Any, bound: Bound, context: Con
             raise InvalidRequestError(f"partition {entry.partition_index} of topic {topic} stands twice in the request")
         if entry.timestamp < 0 and context.version < _SINCE.get(entry.timestamp, context.version + 1):
             raise UnsupportedVersionError(f"timestamp {entry.timestamp} means nothing in version {context.version}")
-        partition = context.services.partitions.get(topic, entry.partition_index)
+        partition = held_partition(context.services, topic, entry.partition_index)
         partition.check_leader(getattr(entry, "current_leader_epoch", -1))
         found = find_offset(partition, entry.timestamp, bound)
     except PenstockError as error:

@@ -24,6 +24,7 @@ from penstock.drivers.topics import TopicDriver
 from penstock.drivers.transactions import TransactionDriver
 from penstock.handlers.authoriser import Authoriser
 from penstock.metadata.image import Image
+from penstock.peers.transactions import CoordinatorQuestions
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.replication.partitions import Partitions
 from penstock.storage.log_directories import LogDirectories
@@ -88,6 +89,7 @@ class ClusterServices:
     replicas: Replicas
     isr: IsrDriver
     controller: ControllerPort
+    questions: CoordinatorQuestions
     reads_from_nearest: bool
     """Whether consumers that name their rack are sent to a replica there (`replica.selector.class`)."""
 

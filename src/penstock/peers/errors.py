@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
+from penstock.base import errors as base
 from penstock.base.errors import CorruptRecordError, OffsetOutOfRangeError, PenstockError, StorageError
 from penstock.controller import errors as controller
+from penstock.coordinator import errors as coordinator
+from penstock.coordinator.transactions import errors as transactions
 from penstock.replication import errors as replication
 
 
@@ -31,6 +34,16 @@ _CLASSES: dict[ErrorCode, type[PenstockError]] = {
     ErrorCode.stale_broker_epoch: controller.StaleBrokerEpochError,
     ErrorCode.ineligible_replica: controller.IneligibleReplicaError,
     ErrorCode.invalid_update_version: controller.InvalidUpdateVersionError,
+    ErrorCode.invalid_producer_epoch: base.InvalidProducerEpochError,
+    ErrorCode.invalid_txn_state: base.InvalidTxnStateError,
+    ErrorCode.transaction_coordinator_fenced: base.TransactionCoordinatorFencedError,
+    ErrorCode.not_coordinator: coordinator.NotCoordinatorError,
+    ErrorCode.coordinator_not_available: coordinator.CoordinatorNotAvailableError,
+    ErrorCode.coordinator_load_in_progress: coordinator.CoordinatorLoadInProgressError,
+    ErrorCode.concurrent_transactions: transactions.ConcurrentTransactionsError,
+    ErrorCode.invalid_producer_id_mapping: transactions.InvalidProducerIdMappingError,
+    ErrorCode.producer_fenced: transactions.ProducerFencedError,
+    ErrorCode.transaction_abortable: transactions.TransactionAbortableError,
     ErrorCode.not_enough_replicas: replication.NotEnoughReplicasError,
     ErrorCode.not_enough_replicas_after_append: replication.NotEnoughReplicasAfterAppendError,
 }
