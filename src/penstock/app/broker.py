@@ -349,6 +349,7 @@ class Broker:
             flushes=flushes,
             produce_waits=waits[0],
             fetch_waits=waits[1],
+            is_in_cluster=cluster is not None,
         )
         self._groups = GroupDriver(
             surroundings,

@@ -37,7 +37,7 @@ from penstock.handlers.services import ClusterServices
 from penstock.metadata import layout
 from penstock.metadata.image import Image
 from penstock.metadata.layout import BrokerNode
-from penstock.metadata.store import Create, SessionState, StoreError, Transaction
+from penstock.metadata.store import ConnectionLostError, Create, SessionState, StoreError, Transaction
 from penstock.metadata.zookeeper import ZooKeeperStore
 from penstock.peers.channels import BrokerLinks, ControllerLink, LeaderLink
 from penstock.peers.link import Address, Link, TcpLink
@@ -51,6 +51,7 @@ T = TypeVar("T")
 _SHUTDOWN_TRIES = 3
 _SHUTDOWN_SECONDS_MAX = 10
 _AGAIN_MS = 500
+_PAUSE_SECONDS = 0.05
 
 
 async def steps(work: Coroutine[Any, Any, T]) -> T:
@@ -132,8 +133,8 @@ class ClusterParts:
         self.store.start()
         await asyncio.to_thread(self._zookeeper.connect, self._config["zookeeper.connection.timeout.ms"])
         self._is_open = True
-        await steps(self._registration.make_permanent_nodes())
-        await steps(self._configs.load())
+        await self._patiently(self._registration.make_permanent_nodes)
+        await self._patiently(self._configs.load)
         self._configs_changed()
 
     def make(
@@ -226,12 +227,26 @@ class ClusterParts:
         """From here on other brokers count on this one."""
         states = self._directories.directories
         on_disk = cluster_id_on_disk(self._files, self._directories)
-        self._image.cluster_id = await steps(self._registration.find_cluster_id(on_disk))
+        self._image.cluster_id = await self._patiently(lambda: self._registration.find_cluster_id(on_disk))
         claim_directories(self._files, self._directories, self._config.node_id, self._image.cluster_id)
         generation = take_generation(self._files, states, read_boot_id(), lambda: str(self._randomness.uuid()))
         self._directory = states[0].path
-        self._broker = replace(broker, generation=generation)
-        self.replicas.broker_epoch = await steps(self._registration.register(self._broker, self._directory))
+        registered = replace(broker, generation=generation)
+        self.replicas.broker_epoch = await self._patiently(
+            lambda: self._registration.register(registered, self._directory)
+        )
+        self._broker = registered
+
+    async def _patiently(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Again after a lost connection: a long recovery stops the loop, and costs the session."""
+        deadline_ms = self._clock.monotonic_ms() + self._config["zookeeper.connection.timeout.ms"]
+        while True:
+            try:
+                return await steps(ask())
+            except ConnectionLostError:
+                if self._clock.monotonic_ms() > deadline_ms:
+                    raise
+                await asyncio.sleep(_PAUSE_SECONDS)
 
     def start(self) -> None:
         self.store.on_session(self._session_changed)

@@ -98,7 +98,7 @@ def run_up(data: Path, brokers: int, listen: str, settings: Mapping[str, str]) -
     try:
         zookeeper.start()
         for child in children:
-            child.start(zookeeper.connect, {"default.replication.factor": str(min(3, brokers)), **settings})
+            child.start(zookeeper.connect, {**_replication(brokers), **settings})
         for child in children:
             child.wait_until_ready()
         _write_file(data, zookeeper, children)
@@ -108,6 +108,18 @@ def run_up(data: Path, brokers: int, listen: str, settings: Mapping[str, str]) -
         _stop_all(children)
         zookeeper.stop()
     return OK
+
+
+def _replication(brokers: int) -> dict[str, str]:
+    """Three replicas of everything, or as many as there are brokers."""
+    factor, in_sync = str(min(3, brokers)), str(min(2, brokers))
+    return {
+        "default.replication.factor": factor,
+        "offsets.topic.replication.factor": factor,
+        "transaction.state.log.replication.factor": factor,
+        "transaction.state.log.min.isr": in_sync,
+        "min.insync.replicas": in_sync,
+    }
 
 
 def _watch(children: list[_Child], stop: threading.Event) -> None:

@@ -11,6 +11,7 @@ from penstock.drivers.steps import Reply
 from penstock.metadata.store import (
     Answered,
     Committed,
+    ConnectionLostError,
     Node,
     NoNodeError,
     Operation,
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 Done = Callable[[Committed | Refused], object]
 ALIVE_MS = 200
+_REFUSED = Refused(token=0, index=0, error=ConnectionLostError("there is no connection to the store for now"))
 
 
 class SessionStore(Store, Protocol):
@@ -43,7 +45,10 @@ class SessionStore(Store, Protocol):
 
 
 class ClusterStore:
-    """`submit` is StoreDriver's; reads, watches and the session's fate beside it. Everything calls back on the loop."""
+    """`submit` is StoreDriver's; reads, watches and the session's fate beside it. Everything calls back on the loop.
+
+    While there is no connection nothing is asked: what would be is refused, and whoever needs it hears when there is one again.
+    """
 
     def __init__(self, store: SessionStore, loop: Loop) -> None:
         self._store = store
@@ -52,6 +57,7 @@ class ClusterStore:
         self._watchers: list[Callable[[str], object]] = []
         self._listeners: list[Callable[[SessionState], object]] = []
         self._timer: Timer | None = None
+        self.is_connected = True
 
     @property
     def session_id(self) -> int:
@@ -77,6 +83,9 @@ class ClusterStore:
 
     # Asking.
     def submit(self, transaction: Transaction, done: Done) -> None:
+        if not self.is_connected:
+            self._loop.call_soon(lambda: done(_REFUSED))
+            return
         self._waiting[self._store.submit(transaction)] = done  # type: ignore[assignment]
         self._loop.call_soon(self.hand_out)
 
@@ -91,6 +100,9 @@ class ClusterStore:
 
     def ask(self, request: Read) -> Reply[Result | StoreError]:
         reply: Reply[Result | StoreError] = Reply()
+        if not self.is_connected:
+            self._loop.call_soon(lambda: reply.give(_REFUSED.error))
+            return reply
 
         def answered(event: Committed | Refused | Answered) -> None:
             assert not isinstance(event, Committed)
@@ -143,6 +155,7 @@ class ClusterStore:
                     watcher(event.path)
             elif isinstance(event, SessionChanged):
                 logger.info("the session with the store is %s", event.state.value)
+                self.is_connected = event.state is SessionState.CONNECTED
                 for listener in self._listeners:
                     listener(event.state)
             else:

@@ -62,9 +62,10 @@ class ConfigChanges:
             kept.update(now)
 
     def start(self) -> None:
-        """After the first `load`."""
+        """After the first `load`; what changed since is looked for."""
         self._store.on_watch(self._watched)
         self._store.on_session(self._session_changed)
+        self._go(all_of_them=True)
 
     def _watched(self, path: str) -> None:
         if path == layout.CONFIG_CHANGES:

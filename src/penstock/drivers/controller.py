@@ -45,6 +45,7 @@ from penstock.controller.requests import (
 )
 from penstock.controller.topics import decide_delete, decide_states
 from penstock.drivers.cluster_store import ClusterStore
+from penstock.drivers.controller_election import Holder, stand_for_controller
 from penstock.drivers.controller_view import read_brokers, read_image, read_topics
 from penstock.drivers.loop import Loop, Timer
 from penstock.drivers.outbox import ControllerChannel, Outbox
@@ -52,14 +53,11 @@ from penstock.drivers.steps import run_steps
 from penstock.metadata import layout
 from penstock.metadata.store import (
     BadVersionError,
-    Create,
     Delete,
     Operation,
     Refused,
     SessionState,
-    SetData,
     StoreError,
-    Transaction,
 )
 
 logger = logging.getLogger(__name__)
@@ -146,6 +144,8 @@ class Controller:
             self._enqueue("topics", self._topics_changed)
         elif path == layout.DELETED_TOPICS:
             self._enqueue("deletions", self._deletions_changed)
+        elif path == layout.LOG_DIRECTORY_EVENTS:
+            self._enqueue("log directories", self._directories_failed)
 
     # One thing after the other.
     def _enqueue(self, name: str, work: Work) -> None:
@@ -173,9 +173,10 @@ class Controller:
             self._resign(str(error))
             self._enqueue("elect", self._elect)
         except StoreError as error:
-            # What happened is not known, or the image is behind: look at all of it again.
+            # What happened is not known, or the image is behind: look at all of it again, when there is a connection.
             logger.warning("the controller looks at everything again: %s could not be done: %s", name, error)
-            self._loop.call_later(READ_AGAIN_MS, lambda: self._enqueue("elect", self._elect))
+            if self._store.is_connected:
+                self._loop.call_later(READ_AGAIN_MS, lambda: self._enqueue("elect", self._elect))
         except Exception:
             logger.exception("the controller failed at %s, and resigns", name)
             self._resign("it failed")
@@ -183,42 +184,14 @@ class Controller:
 
     # Being elected.
     async def _elect(self) -> None:
-        found = await self._store.data(layout.CONTROLLER, watch=True)
-        if found is None:
-            if not await self._stand():
-                self._enqueue("elect", self._elect)
-                return
-            await self._store.data(layout.CONTROLLER, watch=True)
-        elif found.stat.ephemeral_owner == self._store.session_id:
-            epoch = await self._store.data(layout.CONTROLLER_EPOCH)
-            assert epoch is not None
-            self._elected(int(epoch.data), epoch.stat.version)
+        standing = await stand_for_controller(self._store, self._node_id, self._clock.wall_ms())
+        if standing is None:
+            self._enqueue("elect", self._elect)
+        elif isinstance(standing, Holder):
+            self._resign(f"broker {standing.broker_id} is the controller")
         else:
-            self._resign(f"broker {layout.decode_controller(found.data)} is the controller")
-            return
-        await self._take_over()
-
-    async def _stand(self) -> bool:
-        epoch = await self._store.data(layout.CONTROLLER_EPOCH)
-        if epoch is None:
-            await self._store.commit_one(Create(path=layout.CONTROLLER_EPOCH, data=b"0"))
-            return False
-        data = layout.encode_controller(self._node_id, self._clock.wall_ms())
-        outcome = await self._store.commit(
-            Transaction(
-                operations=(
-                    Create(path=layout.CONTROLLER, data=data, ephemeral=True),
-                    SetData(
-                        path=layout.CONTROLLER_EPOCH, data=b"%d" % (int(epoch.data) + 1), version=epoch.stat.version
-                    ),
-                )
-            )
-        )
-        if isinstance(outcome, Refused):
-            logger.info("another broker may have been elected: %s", outcome.error)
-            return False
-        self._elected(int(epoch.data) + 1, epoch.stat.version + 1)
-        return True
+            self._elected(standing.epoch, standing.version)
+            await self._take_over()
 
     def _elected(self, epoch: int, version: int) -> None:
         if self.is_active and self.cluster.controller_epoch == epoch:
@@ -245,6 +218,7 @@ class Controller:
         await self._commit(decide_leaders(cluster, keys_on(cluster, self._every_replica())))
         self._outbox.put(tell_everything(cluster, cluster.image.brokers))
         self._start_deletions()
+        await self._directories_failed()
         self._plan_rebalance()
 
     def _every_replica(self) -> set[int]:
@@ -475,6 +449,16 @@ class Controller:
                 left.discard(broker_id)
                 if not left:
                     self._enqueue(f"end {name}", lambda name=name: self._end_deletion(name))  # type: ignore[misc]
+
+    async def _directories_failed(self) -> None:
+        """Brokers that lost a log directory say so: each is told its roles, and answers which it cannot take."""
+        if not self.is_active:
+            return
+        names = await self._store.children(layout.LOG_DIRECTORY_EVENTS, watch=True)
+        found = await self._store.all_data([f"{layout.LOG_DIRECTORY_EVENTS}/{name}" for name in names])
+        brokers = {layout.decode_log_directory_event(path, node.data) for path, node in found.items()}
+        self._outbox.put(tell_everything(self.cluster, brokers))
+        await self._commit([Delete(path=path) for path in found])
 
     async def _logs_failed(self, broker_id: int, failed: list[TopicPartition]) -> None:
         if not self.is_active:

@@ -14,13 +14,6 @@ from penstock.app.zookeeper_server import ZooKeeperServer
 from penstock.testing.broker import BrokerProcess
 from penstock.testing.network import STORE, Network
 
-_CLUSTER_DEFAULTS: dict[str, object] = {
-    "default_replication_factor": 3,
-    "min_insync_replicas": 2,
-    "offsets_topic_replication_factor": 3,
-    "transaction_state_log_replication_factor": 3,
-    "replica_lag_time_max_ms": 10_000,
-}
 _NO_SYNC = ("-Dzookeeper.forceSync=no",)
 """ZooKeeper's disk is not what these tests are about."""
 
@@ -35,11 +28,14 @@ class Cluster:
         self.zookeeper = ZooKeeperServer(self.data / "zookeeper", flags=_NO_SYNC)
         self.brokers: dict[int, BrokerProcess] = {}
         self._count = brokers
-        factor = min(3, brokers)
-        self._settings = {
-            **_CLUSTER_DEFAULTS,
+        factor, in_sync = min(3, brokers), min(2, brokers)
+        self._settings: dict[str, object] = {
             "default_replication_factor": factor,
-            "min_insync_replicas": min(2, brokers),
+            "offsets_topic_replication_factor": factor,
+            "transaction_state_log_replication_factor": factor,
+            "transaction_state_log_min_isr": in_sync,
+            "min_insync_replicas": in_sync,
+            "replica_lag_time_max_ms": 10_000,
             **settings,
         }
         self._network: Network | None = None
