@@ -198,6 +198,7 @@ class ClusterParts:
             settings=ControllerSettings(
                 rebalance_interval_ms=interval_s * 1000 if config["auto.leader.rebalance.enable"] else 0,
                 imbalance_percent_max=config["leader.imbalance.per.broker.percentage"],
+                listener=config["inter.broker.listener.name"],
             ),
         )
         self._questions = CoordinatorQuestions(self._image, self._open_link)
@@ -284,12 +285,11 @@ class ClusterParts:
         return TcpLink(lambda: self._address(broker_id), f"broker-{self._config.node_id}", timeout_ms)
 
     def _address(self, broker_id: int) -> Address | None:
-        wanted = self._config["inter.broker.listener.name"].upper()
+        wanted = self._config["inter.broker.listener.name"]
         for known in (self.controller.cluster.image.brokers if self.controller.is_active else {}, self._image.brokers):
             broker = known.get(broker_id)
             if broker is not None:
-                named = [one for one in broker.endpoints if one.listener.upper() == wanted]
-                endpoint = (named or broker.endpoints)[0]
+                endpoint = broker.endpoint(wanted)
                 return Address(endpoint.host, endpoint.port)
         return self._live_leaders.get(broker_id)
 

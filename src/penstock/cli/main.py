@@ -19,11 +19,14 @@ from typer.exceptions import TyperException
 
 from penstock.base.errors import PenstockError
 from penstock.cli.configs import app as configs_app
+from penstock.cli.elect import elect
 from penstock.cli.groups import app as groups_app
+from penstock.cli.local_cluster import app as local_cluster_app
 from penstock.cli.log import app as log_app
 from penstock.cli.messages import consume, produce
 from penstock.cli.topics import app as topics_app
 from penstock.cli.transactions import app as transactions_app
+from penstock.cli.zookeeper import zookeeper
 
 OK, FAILED, USAGE = 0, 1, 2
 _INTERRUPTED = 130
@@ -43,6 +46,9 @@ app.add_typer(configs_app, name="configs")
 app.add_typer(transactions_app, name="transactions")
 app.command()(produce)
 app.command()(consume)
+app.command()(elect)
+app.add_typer(local_cluster_app, name="cluster")
+app.command()(zookeeper)
 
 
 def _print_version(wanted: bool) -> None:

@@ -36,6 +36,8 @@ class Cluster:
     shutting_down: set[int] = field(default_factory=set)
     """Brokers that asked to stop: alive, but no leaders any more."""
     log_values: Mapping[str, object] = field(default_factory=dict)
+    listener: str = ""
+    """Through which brokers reach each other; their first one where this is empty."""
 
     def fenced(self, operations: Collection[Operation]) -> Transaction:
         """A transaction that happens only while this controller is the last one elected."""

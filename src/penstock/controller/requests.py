@@ -151,9 +151,10 @@ def _roles(
 
 def _live_leaders(cluster: Cluster, leaders: set[int]) -> tuple[LiveLeader, ...]:
     return tuple(
-        LiveLeader(broker_id=leader, host=broker.endpoints[0].host, port=broker.endpoints[0].port)
+        LiveLeader(broker_id=leader, host=endpoint.host, port=endpoint.port)
         for leader in sorted(leaders)
         if (broker := cluster.image.brokers.get(leader)) is not None
+        for endpoint in (broker.endpoint(cluster.listener),)
     )
 
 

@@ -77,6 +77,8 @@ class ControllerSettings:
     rebalance_interval_ms: int = 0
     """How often leaders are given back to their preferred replicas; 0 for never (`auto.leader.rebalance.enable`)."""
     imbalance_percent_max: int = 10
+    listener: str = ""
+    """Through which brokers reach each other."""
 
 
 class Controller:
@@ -224,7 +226,11 @@ class Controller:
         logger.info("broker %d is the controller, in epoch %d", self._node_id, epoch)
         self._outbox.clear()
         self.cluster = Cluster(
-            controller_id=self._node_id, controller_epoch=epoch, epoch_version=version, log_values=self._log_values
+            controller_id=self._node_id,
+            controller_epoch=epoch,
+            epoch_version=version,
+            log_values=self._log_values,
+            listener=self._settings.listener,
         )
         self.is_active = True
 
@@ -383,10 +389,10 @@ class Controller:
         self._outbox.put(tell_stop(cluster, broker_id, changed))
         return still_led(cluster, broker_id)
 
-    def elect_preferred(self, keys: Collection[TopicPartition], done: Callable[[object], object]) -> None:
+    def elect_preferred(self, keys: Collection[TopicPartition], done: Callable[[PenstockError | None], object]) -> None:
         self._asked("a preferred election", lambda: self._rule(lambda: decide_preferred(self.cluster, keys)), done)
 
-    def elect_unclean(self, keys: Collection[TopicPartition], done: Callable[[object], object]) -> None:
+    def elect_unclean(self, keys: Collection[TopicPartition], done: Callable[[PenstockError | None], object]) -> None:
         self._asked(
             "an unclean election",
             lambda: self._rule(lambda: decide_leaders(self.cluster, keys, even_unclean=True)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -72,6 +72,14 @@ class ControllerPort(Protocol):
         self, request: ControlledShutdown, done: Callable[[Sequence[TopicPartition] | PenstockError], object]
     ) -> None:
         """Moves leaders away from a broker that is about to stop; `done` gets the partitions that it still leads."""
+
+    def elect_preferred(
+        self, keys: Collection[TopicPartition], done: Callable[[PenstockError | None], object]
+    ) -> None: ...
+
+    def elect_unclean(
+        self, keys: Collection[TopicPartition], done: Callable[[PenstockError | None], object]
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

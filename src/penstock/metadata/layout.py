@@ -60,6 +60,11 @@ class BrokerNode:
     epoch: int = -1
     """Which life of the broker this is: the transaction that made its node. -1 where it is not known."""
 
+    def endpoint(self, listener: str) -> Endpoint:
+        """Where a listener is reached; the first one where there is none of this name."""
+        named = [one for one in self.endpoints if one.listener.upper() == listener.upper()]
+        return (named or self.endpoints)[0]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicNode:
