@@ -24,6 +24,10 @@ from penstock.replication.partition import Diverging, Partition
 
 logger = logging.getLogger(__name__)
 
+FIRST_BACKOFF_MS = 20
+COMPLAINT_AFTER = 5
+"""Failures in a row after which somebody should know; said once."""
+
 
 class Cutter(Protocol):
     """Cuts logs, with what must be on disk before (`LogDirectories`)."""
@@ -73,13 +77,14 @@ class Taken(NamedTuple):
 
 
 class _Place:
-    __slots__ = ("is_outside", "last_complaint", "partition", "ready_ms")
+    __slots__ = ("failures", "is_outside", "partition", "ready_ms")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.ready_ms = 0
         self.is_outside = False
-        self.last_complaint = ""
+        self.failures = 0
+        """In a row."""
 
 
 class Fetcher:
@@ -141,7 +146,7 @@ class Fetcher:
                 if got.error is not None:
                     raise got.error
                 self._take_one(place, got, taken)
-                place.last_complaint = ""
+                place.failures = 0
             except OffsetOutOfRangeError as error:
                 if error is not got.error:
                     self._complain(place, error, now_ms)
@@ -232,8 +237,9 @@ class Fetcher:
         self._cutter.truncate(partition.topic_partition, offset)
 
     def _complain(self, place: _Place, error: PenstockError, now_ms: int) -> None:
-        place.ready_ms = now_ms + self._backoff_ms
-        complaint = f"{type(error).__name__}: {error}"
-        if complaint != place.last_complaint:  # said once, not with every turn
+        """The first waits are short: a new leader often hears of its role a moment after its followers do."""
+        wait_ms = min(FIRST_BACKOFF_MS << min(place.failures, 20), self._backoff_ms)
+        place.ready_ms = now_ms + wait_ms
+        place.failures += 1
+        if place.failures == COMPLAINT_AFTER:
             logger.warning("%s cannot be followed for now: %s", place.partition.topic_partition, error)
-            place.last_complaint = complaint
