@@ -92,7 +92,8 @@ class Load:
         assert partition is not None
         if error is None:
             self.acknowledged += 1
-            self._history.wrote(Write(partition, value, Outcome.ACKNOWLEDGED, message.offset() or 0))
+            offset = message.offset()
+            self._history.wrote(Write(partition, value, Outcome.ACKNOWLEDGED, -1 if offset is None else offset))
         else:
             outcome = Outcome.REFUSED if error.code() in _REFUSALS else Outcome.UNKNOWN
             self._history.wrote(Write(partition, value, outcome))
@@ -143,8 +144,10 @@ def _read(cluster: Cluster, topic: str, partition: int) -> Iterator[Seen]:
             message = consumer.poll(WAIT_SECONDS)
             assert message is not None, f"{topic}-{partition} stops at {position}, it ends at {end}"
             if message.error() is None:
-                position = (message.offset() or 0) + 1
-                yield Seen(FINAL_READER, partition, position - 1, Value.parse(message.value() or b""))
+                offset = message.offset()
+                assert offset is not None
+                position = offset + 1
+                yield Seen(FINAL_READER, partition, offset, Value.parse(message.value() or b""))
     finally:
         consumer.close()
 

@@ -69,9 +69,17 @@ class Replicas:
         self.controller_epoch = 0
         self._queue: deque[tuple[PeerRequest, Done]] = deque()
         self._is_busy = False
-        self._is_told = False
+        self.is_told = False
         """Whether clients' metadata came: who coordinates must know of every partition that there is."""
         self._untold: set[str] = set()
+        self._waiting_for_news: list[Callable[[], object]] = []
+
+    def when_told(self, go_on: Callable[[], object]) -> None:
+        """Calls back when the controller has told what there is, for the first time."""
+        if self.is_told:
+            go_on()
+        else:
+            self._waiting_for_news.append(go_on)
 
     # One after the other.
     def take(self, request: PeerRequest, done: Done) -> None:
@@ -165,7 +173,7 @@ class Replicas:
                 errors[topic_partition] = error
         self._followers.close_idle()
         topics = {state.topic for _, state in taken.values()}
-        if self._is_told:
+        if self.is_told:
             self._roles_changed(topics)
         else:
             self._untold |= topics
@@ -242,9 +250,12 @@ class Replicas:
             )
             for state in kept:
                 self._confirm(state)
-        self._is_told = True
+        self.is_told = True
         untold, self._untold = self._untold, set()
         self._roles_changed(untold | set(topics))
+        waiting, self._waiting_for_news = self._waiting_for_news, []
+        for go_on in waiting:
+            go_on()
         return PeerAnswer()
 
     def _confirm(self, state: PartitionState) -> None:
