@@ -71,6 +71,10 @@ SEEDS ?= 1000
 simulate: install ## clusters in one process, by seed: make simulate SEEDS=10000 FIRST=0
 	@$(PY) -m tests.simulation $(or $(FIRST),0) $(SEEDS)
 
+.PHONY: test-cluster
+test-cluster: install judges ## real ZooKeeper and brokers, killed, paused and cut off under load
+	@PENSTOCK_TEST_PROFILE=long $(PY) -m pytest tests/cluster $(ARGS)
+
 .PHONY: check
 check: install ## style, types, import contracts, documents in step
 	@$(PY) -m ruff check .
