@@ -14,6 +14,7 @@ from penstock.drivers.appends import HeavyAppends
 from penstock.drivers.cluster_store import ClusterStore
 from penstock.drivers.controller import Controller
 from penstock.drivers.delayed import Delayed
+from penstock.drivers.doubts import Doubts
 from penstock.drivers.failures import Failures
 from penstock.drivers.flushes import Flushes
 from penstock.drivers.followers import Followers, LeaderChannel
@@ -111,6 +112,7 @@ class SimBroker:
             followers=self.followers,
             roles_changed=lambda _topics: None,
         )
+        self.replicas.doubts = Doubts(cast(Any, files), "/data", generation, self.directories.logs)
         session = tree.open(node_id, lambda: loop.call_soon(self._store.hand_out))
         self._store = ClusterStore(session, loop)
         self.controller = Controller(

@@ -25,6 +25,7 @@ from penstock.drivers.cluster_topics import ClusterTopics
 from penstock.drivers.config_changes import ConfigChanges
 from penstock.drivers.controller import Controller, ControllerSettings
 from penstock.drivers.delayed import Delayed
+from penstock.drivers.doubts import Doubts
 from penstock.drivers.flushes import Flushes
 from penstock.drivers.followers import Followers, FollowerSettings
 from penstock.drivers.holdings import Holdings
@@ -231,6 +232,7 @@ class ClusterParts:
         claim_directories(self._files, self._directories, self._config.node_id, self._image.cluster_id)
         generation = take_generation(self._files, states, read_boot_id(), lambda: str(self._randomness.uuid()))
         self._directory = states[0].path
+        self.replicas.doubts = Doubts(self._files, self._directory, generation, self._directories.logs)
         registered = replace(broker, generation=generation)
         self.replicas.broker_epoch = await self._patiently(
             lambda: self._registration.register(registered, self._directory)

@@ -27,6 +27,7 @@ from penstock.controller.peer_requests import (
     StopReplica,
     UpdateMetadata,
 )
+from penstock.drivers.doubts import Doubts
 from penstock.drivers.followers import Followers
 from penstock.drivers.holdings import Holdings
 from penstock.drivers.loop import Loop
@@ -64,6 +65,8 @@ class Replicas:
         self._followers = followers
         self._roles_changed = roles_changed
         self._brokers_changed = brokers_changed
+        self.doubts: Doubts | None = None
+        """Logs to be cut before they follow; None where there are none."""
         self.broker_epoch = -1
         self.controller_id = -1
         self.controller_epoch = 0
@@ -171,6 +174,9 @@ class Replicas:
                 self._follow(partition)
             except PenstockError as error:
                 errors[topic_partition] = error
+        if self.doubts is not None:
+            known = (key for key, (one, _) in taken.items() if one.leader >= 0 and key not in errors)
+            self.doubts.settle(known)
         self._followers.close_idle()
         topics = {state.topic for _, state in taken.values()}
         if self.is_told:
@@ -195,6 +201,11 @@ class Replicas:
     def _follow(self, partition: Partition) -> None:
         if partition.is_leader or partition.leader < 0 or self._followers.is_followed(partition.topic_partition):
             return
+        if self.doubts is not None and partition.topic_partition in self.doubts:
+            log = partition.log
+            if log.recovery_point < log.end_offset:
+                logger.info("%s may have lost records: cut to %d", partition.topic_partition, log.recovery_point)
+                self._holdings.directories.truncate(partition.topic_partition, log.recovery_point)
         self._followers.follow(partition)
 
     def _stop(self, request: StopReplica) -> PeerAnswer:
