@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 SESSION_FILE = ".penstock-session"
 _ASK_AGAIN_MS = 100
+_GRACE_MS = 2_000
+"""ZooKeeper ends a session at the tick after its timeout, and not to the millisecond."""
 
 
 class BrokerIdTakenError(PenstockError):
@@ -87,7 +89,7 @@ class ClusterRegistration:
         session_id = self._store.session_id
         checkpoints.write_atomically(self._files, f"{directory}/{SESSION_FILE}", b"%d\n" % session_id)
         data = layout.encode_broker(broker, self._clock.wall_ms())
-        deadline_ms = self._clock.monotonic_ms() + self._session_timeout_ms
+        deadline_ms = self._clock.monotonic_ms() + self._session_timeout_ms + _GRACE_MS
         while True:
             outcome = await self._store.commit_one(Create(path=path, data=data, ephemeral=True))
             node = None if isinstance(outcome, StoreError) else await self._store.data(path)
