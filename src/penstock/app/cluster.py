@@ -289,6 +289,7 @@ class ClusterParts:
         self._image.version += 1
         self._configs_changed()
         self.replicas.configs_changed(topics)
+        self.controller.configs_changed(topics)
 
     def _broker_epoch(self) -> int:
         return self.replicas.broker_epoch

@@ -16,6 +16,7 @@ from penstock.base.clock import Clock
 from penstock.base.errors import PenstockError, StorageError
 from penstock.base.ids import TopicPartition
 from penstock.controller.brokers import (
+    decide_forget_eligible,
     decide_leaders,
     decide_preferred,
     decide_rebalance,
@@ -109,6 +110,7 @@ class Controller:
         self._is_busy = False
         self._is_stopped = False
         self._rebalance: Timer | None = None
+        self._changed_configs: set[str] = set()
         self._grown: set[str] = set()
         """Topics whose node changed since it was read."""
         self._stopping: dict[str, set[int]] = {}
@@ -321,6 +323,18 @@ class Controller:
         await self._commit(decide_delete(self.cluster.image, name, logs_are_gone=True).operations)
         self._stopping.pop(name, None)
         logger.info("topic %s is deleted", name)
+
+    def configs_changed(self, topics: Collection[str]) -> None:
+        """Topics whose configuration changed: their min ISR perhaps."""
+        if self.is_active:
+            self._changed_configs.update(topics)
+            self._enqueue("configurations", self._forget_eligible)
+
+    async def _forget_eligible(self) -> None:
+        topics, self._changed_configs = self._changed_configs, set()
+        if self.is_active:
+            changed = await self._commit(decide_forget_eligible(self.cluster, topics))
+            self._outbox.put(tell_news(self.cluster, changed))
 
     # What leaders and brokers ask.
     def alter_partition(

@@ -7,6 +7,7 @@ from tests.unit.controller.world import KEY, broker, make_cluster, only, state
 
 from penstock.base.ids import TopicPartition
 from penstock.controller.brokers import (
+    decide_forget_eligible,
     decide_leaders,
     decide_preferred,
     decide_rebalance,
@@ -104,6 +105,14 @@ def test_an_isr_that_is_large_enough_again_makes_nobody_eligible() -> None:
     partition = cluster.partition(KEY)
     assert partition is not None
     assert only([cluster.with_isr(KEY, partition, (1, 3))]).eligible == ()
+
+
+def test_a_lowered_min_isr_makes_nobody_eligible() -> None:
+    partitions = {0: state(leader=1, isr=(1,), eligible=(2,))}
+    assert decide_forget_eligible(make_cluster(1, 2, partitions=partitions), {"t", "gone"}) == []
+    written = only(decide_forget_eligible(make_cluster(1, 2, partitions=partitions, min_isr=1), {"t"}))
+    assert (written.leader, written.leader_epoch, written.isr, written.eligible) == (1, 5, (1,), ())
+    assert written.generations == {1: "g"}
 
 
 def test_a_broker_that_died_in_between_is_not_counted_on() -> None:
