@@ -66,6 +66,15 @@ test: install judges ## every test and every judge, small
 test-long: install judges ## the same with full counts, and the long tests
 	@PENSTOCK_TEST_PROFILE=long $(PY) -m pytest $(TWO_AT_A_TIME) $(ARGS)
 
+SEEDS ?= 1000
+.PHONY: simulate
+simulate: install ## clusters in one process, by seed: make simulate SEEDS=10000 FIRST=0
+	@$(PY) -m tests.simulation $(or $(FIRST),0) $(SEEDS)
+
+.PHONY: test-cluster
+test-cluster: install judges ## real ZooKeeper and brokers, killed, paused and cut off under load
+	@PENSTOCK_TEST_PROFILE=long $(PY) -m pytest tests/cluster $(ARGS)
+
 .PHONY: check
 check: install ## style, types, import contracts, documents in step
 	@$(PY) -m ruff check .

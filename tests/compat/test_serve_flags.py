@@ -44,7 +44,10 @@ def test_kafkas_own_file_starts_and_options_beat_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--set", "zookeeper.connect=h:2181"], "zookeeper.connect is set"),
+        (
+            ["--set", "zookeeper.connect=127.0.0.1:1", "--set", "zookeeper.connection.timeout.ms=300"],
+            "no ZooKeeper answers at 127.0.0.1:1",
+        ),
         (["--config", "nowhere.properties"], "nowhere.properties"),
         (["--listen", "nonsense"], "is not a listener"),
         (["--listen", "no such host:0"], "the host cannot be found"),

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from penstock.app.cluster import ClusterParts
 from penstock.app.config import BrokerConfig
 from penstock.app.listeners import ANY_INTERFACE
 from penstock.app.metrics import BrokerMetrics
@@ -30,6 +31,7 @@ from penstock.drivers.delayed import Delayed
 from penstock.drivers.failures import Failures
 from penstock.drivers.flushes import Flushes
 from penstock.drivers.groups import GroupDriver
+from penstock.drivers.holdings import Holdings
 from penstock.drivers.housekeeping import Housekeeping
 from penstock.drivers.loop import AsyncioLoop
 from penstock.drivers.loop_watch import LoopWatch
@@ -43,7 +45,7 @@ from penstock.drivers.topics import TopicDriver
 from penstock.drivers.transactions import TransactionDriver
 from penstock.handlers.authoriser import AllowAll
 from penstock.handlers.registry import make_registry
-from penstock.handlers.services import Services
+from penstock.handlers.services import ClusterServices, Services
 from penstock.metadata import layout
 from penstock.metadata.embedded import EmbeddedStore
 from penstock.metadata.image import Image
@@ -86,6 +88,7 @@ class Broker:
         self._image = Image()
         self._partitions = Partitions()
         self._store: EmbeddedStore | None = None
+        self._cluster: ClusterParts | None = self._make_cluster() if config["zookeeper.connect"] else None
         self._dynamic: tuple[dict[str, str], dict[str, str]] = ({}, {})
         self._directories = LogDirectories(
             config.log_directories,
@@ -97,6 +100,7 @@ class Broker:
             jitter_for=self._jitter_ms,
             node_id=config.node_id,
         )
+        self._roles: RoleDriver | None = None
         self._server: Server | None = None
         self._housekeeping: Housekeeping | None = None
         self._cleaner: Cleaner | None = None
@@ -112,13 +116,14 @@ class Broker:
             logger.warning("%s", complaint)
         for path in self.config.log_directories:
             self._make_parents(path)
+        if self._cluster is not None:
+            await self._cluster.open()
         progress = RecoveryProgress(self._clock)
         for report in self._directories.open(progress.segment):
             progress.partition(report)
         self._check_directories()
-        self._open_store()
         waits = self._make_waits()
-        roles = RoleDriver(
+        holdings = Holdings(
             node_id=self.config.node_id,
             image=self._image,
             partitions=self._partitions,
@@ -127,17 +132,11 @@ class Broker:
             loop=self._loop,
             waits=waits,
         )
-        store = StoreDriver(
-            self._opened_store,
-            self._image,
-            self._loop,
-            prepare=roles.prepare,
-            applied=partial(self._follow, roles),
-            failed=self._fail,
-        )
-        failures = self._make_failures(store, waits)
-        services = self._make_services(store, waits, failures)
-        dispatcher = Dispatcher(make_registry(), services, self._loop.run_in_thread)
+        if self._cluster is None:
+            services, failures = self._make_alone(holdings, waits)
+        else:
+            services, failures = self._make_clustered(self._cluster, holdings, waits)
+        dispatcher = Dispatcher(make_registry(cluster=self._cluster is not None), services, self._loop.run_in_thread)
         self._server = Server(
             self._intercept(dispatcher.dispatch),
             frame_bytes_max=self.config["socket.request.max.bytes"],
@@ -146,14 +145,77 @@ class Broker:
             run_in_thread=self._loop.run_in_thread,
         )
         self.endpoints = tuple([await self._server.bind(address) for address in self.config.listeners])
-        moving = self._register()
-        self._follow(roles, self._image.topics)
-        for partition, target in moving.items():
-            services.moves.start(partition, target)
+        if self._cluster is None:
+            moving = self._register()
+            self._follow(self._image.topics)
+            for partition, target in moving.items():
+                services.moves.start(partition, target)
+        else:
+            await self._cluster.register(self._broker_node())
         self._start_housekeeping(services, failures)
         self._watch.start()
         await self._start_metrics(services, dispatcher)
         await self._server.start()
+        if self._cluster is not None:
+            self._cluster.start()
+
+    def _make_alone(
+        self, holdings: Holdings, waits: tuple[Delayed[TopicPartition], Delayed[TopicPartition]]
+    ) -> tuple[Services, Failures]:
+        """A node of its own: the store is a journal, and roles come from it."""
+        self._open_store()
+        self._roles = RoleDriver(node_id=self.config.node_id, image=self._image, holdings=holdings)
+        store = StoreDriver(
+            self._opened_store,
+            self._image,
+            self._loop,
+            prepare=self._roles.prepare,
+            applied=self._follow,
+            failed=self._fail,
+        )
+
+        def went_offline(partitions: list[TopicPartition]) -> None:
+            self._image.set_offline(partitions, self.config.node_id)
+            store.submit(decide_offline(self._image, partitions), lambda event: None)
+
+        failures = Failures(self._directories, waits, went_offline=went_offline, all_failed=self._fail)
+        flushes = Flushes(self._loop, waits, failures)
+        blocks = [node.data for node in self._opened_store.nodes() if node.path == layout.PRODUCER_IDS]
+        topics = TopicDriver(
+            self._image,
+            store,
+            self._topic_defaults(),
+            self._new_topic_id,
+            is_every_log_here=lambda: not self._directories.offline,
+        )
+        producer_ids = ProducerIds(self.config.node_id, store, blocks[0] if blocks else None)
+        return self._make_services(waits, failures, flushes, topics, producer_ids, None), failures
+
+    def _make_clustered(
+        self,
+        cluster: ClusterParts,
+        holdings: Holdings,
+        waits: tuple[Delayed[TopicPartition], Delayed[TopicPartition]],
+    ) -> tuple[Services, Failures]:
+        """One of several: the store is ZooKeeper, and roles come from the controller."""
+        failures = Failures(self._directories, waits, went_offline=cluster.went_offline, all_failed=self._fail)
+        flushes = Flushes(self._loop, waits, failures)
+        parts = cluster.make(holdings=holdings, directories=self._directories, flushes=flushes, waits=waits)
+        topics, producer_ids = cluster.make_topics(self._topic_defaults()), cluster.make_producer_ids()
+        return self._make_services(waits, failures, flushes, topics, producer_ids, parts), failures
+
+    def _make_cluster(self) -> ClusterParts:
+        return ClusterParts(
+            self.config,
+            loop=self._loop,
+            clock=self._clock,
+            files=self._files,
+            randomness=self._randomness,
+            image=self._image,
+            new_topic_id=self._new_topic_id,
+            roles_changed=self._follow,
+            configs_changed=self._use_dynamic,
+        )
 
     async def _start_metrics(self, services: Services, dispatcher: Dispatcher) -> None:
         where = self.config["metrics.listener"]
@@ -174,10 +236,13 @@ class Broker:
         port = await self._metrics_page.start(address.host, address.port)
         logger.info("metrics are at http://%s:%d/metrics", address.host or "localhost", port)
 
-    def _follow(self, roles: RoleDriver, topics: Iterable[str]) -> None:
+    def _follow(self, topics: Iterable[str]) -> None:
         names = tuple(topics)
         self._use_dynamic()
-        roles.follow(names)
+        if self._roles is not None:
+            self._roles.follow(names)
+        if self._cluster is not None:
+            self._cluster.topics.follow(names)
         if self._groups is not None:
             self._groups.follow(names)
         if self._transactions is not None:
@@ -205,13 +270,14 @@ class Broker:
         for reason in self._directories.offline.values():
             logger.error("%s", reason)
         first = self.config.log_directories[0].rstrip("/")
-        if all(state.path != first for state in self._directories.directories):
+        if self._cluster is None and all(state.path != first for state in self._directories.directories):
             reason = self._directories.offline.get(self.config.log_directories[0], f"{first} is offline")
             raise LogDirectoryError(f"{reason}; it holds the broker's metadata, so it must come back first")
 
     def _config_for(self, partition: TopicPartition) -> LogConfig:
         """A log's configuration while directories are loaded: the first one is locked by then, and holds the journal."""
-        self._open_store()
+        if self._cluster is None:
+            self._open_store()
         return log_config(self._image.topic_configs.get(partition.topic, {}), self.config.log_values)
 
     def _open_store(self) -> None:
@@ -229,12 +295,6 @@ class Broker:
 
     def _register(self) -> dict[TopicPartition, DirectoryState]:
         """Everything the tree must say before the first client is served."""
-        endpoints = tuple(
-            Endpoint(listener=bound.name, security_protocol="PLAINTEXT", host=told.host, port=told.port)
-            for bound in self.endpoints
-            for told in (self.advertised(bound),)
-        )
-        node_id, rack = self.config.node_id, self.config["broker.rack"] or None
         registration = Registration(
             store=self._opened_store,
             image=self._image,
@@ -242,17 +302,15 @@ class Broker:
             files=self._files,
             new_id=self._new_topic_id,
         )
-        broker = BrokerNode(broker_id=node_id, endpoints=endpoints, rack=rack)
-        return registration.register(broker, self._clock.wall_ms())
+        return registration.register(self._broker_node(), self._clock.wall_ms())
 
-    def _make_failures(
-        self, store: StoreDriver, waits: tuple[Delayed[TopicPartition], Delayed[TopicPartition]]
-    ) -> Failures:
-        def went_offline(partitions: list[TopicPartition]) -> None:
-            self._image.set_offline(partitions, self.config.node_id)
-            store.submit(decide_offline(self._image, partitions), lambda event: None)
-
-        return Failures(self._directories, waits, went_offline=went_offline, all_failed=self._fail)
+    def _broker_node(self) -> BrokerNode:
+        endpoints = tuple(
+            Endpoint(listener=bound.name, security_protocol="PLAINTEXT", host=told.host, port=told.port)
+            for bound in self.endpoints
+            for told in (self.advertised(bound),)
+        )
+        return BrokerNode(broker_id=self.config.node_id, endpoints=endpoints, rack=self.config["broker.rack"] or None)
 
     def advertised(self, bound: Address) -> Address:
         """What clients are told of a listener: never an address that means every interface."""
@@ -266,23 +324,23 @@ class Broker:
     def _make_waits(self) -> tuple[Delayed[TopicPartition], Delayed[TopicPartition]]:
         return Delayed("Produce", self._clock, self._loop), Delayed("Fetch", self._clock, self._loop)
 
+    def _topic_defaults(self) -> TopicDefaults:
+        return TopicDefaults(
+            partitions=self.config["num.partitions"],
+            replication_factor=self.config["default.replication.factor"],
+            log_values=self.config.log_values,
+        )
+
     def _make_services(
         self,
-        store: StoreDriver,
         waits: tuple[Delayed[TopicPartition], Delayed[TopicPartition]],
         failures: Failures,
+        flushes: Flushes,
+        topics: TopicDriver,
+        producer_ids: ProducerIds,
+        cluster: ClusterServices | None,
     ) -> Services:
         config = self.config
-        blocks = [node.data for node in self._opened_store.nodes() if node.path == layout.PRODUCER_IDS]
-        defaults = TopicDefaults(
-            partitions=config["num.partitions"],
-            replication_factor=config["default.replication.factor"],
-            log_values=config.log_values,
-        )
-        flushes = Flushes(self._loop, waits, failures)
-        topics = TopicDriver(
-            self._image, store, defaults, self._new_topic_id, is_every_log_here=lambda: not self._directories.offline
-        )
         surroundings = ShardsSurroundings(
             loop=self._loop,
             image=self._image,
@@ -291,6 +349,7 @@ class Broker:
             flushes=flushes,
             produce_waits=waits[0],
             fetch_waits=waits[1],
+            is_in_cluster=cluster is not None,
         )
         self._groups = GroupDriver(
             surroundings,
@@ -298,7 +357,6 @@ class Broker:
             settings=GroupSettings.read(config),
             new_suffix=lambda: str(self._randomness.uuid()),
         )
-        producer_ids = ProducerIds(config.node_id, store, blocks[0] if blocks else None)
         for log in self._directories.logs.values():
             for producer in log.producers.values():
                 producer_ids.pass_over(producer.producer_id)
@@ -308,7 +366,7 @@ class Broker:
             clock=self._clock,
             settings=TransactionSettings.read(config),
             producer_ids=producer_ids,
-            markers=markers,
+            markers=markers if self._cluster is None else self._cluster.make_markers(markers),
         )
         return Services(
             node_id=config.node_id,
@@ -340,6 +398,7 @@ class Broker:
             producer_ids=producer_ids,
             authoriser=AllowAll(),
             settings=config,
+            cluster=cluster,
         )
 
     def _start_housekeeping(self, services: Services, failures: Failures) -> None:
@@ -389,6 +448,8 @@ class Broker:
     # Stopping.
     async def stop(self) -> list[str]:
         """A clean end: nothing is accepted, everything is flushed, the marker is written. Returns what went wrong."""
+        if self._cluster is not None:
+            await self._cluster.leave()
         if self._server is not None:
             self._server.stop()
         if self._housekeeping is not None:
@@ -404,6 +465,8 @@ class Broker:
             self._metrics_page.stop()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
+        if self._cluster is not None:
+            await self._cluster.close()
         await asyncio.sleep(0)
         await asyncio.to_thread(self._loop.close)
         await asyncio.sleep(0)

@@ -25,6 +25,21 @@ def _nullable(key: ConfigKey[Any]) -> ConfigKey[Any]:
 OWN_KEYS: Mapping[str, ConfigKey[Any]] = table(
     integer("node.id", 1, "This broker's number.", low=0, dynamic=False, synonyms=("broker.id",)),
     integer("broker.id", -1, "This broker's number, where `node.id` is not set.", low=-1, dynamic=False),
+    text(
+        "zookeeper.connect",
+        "",
+        "ZooKeeper servers, host:port,...; a broker without is a cluster of its own.",
+        dynamic=False,
+    ),
+    integer(
+        "zookeeper.session.timeout.ms",
+        6_000,
+        "How long ZooKeeper waits for a silent broker.",
+        low=1_000,
+        high=60_000,
+        dynamic=False,
+    ),
+    integer("zookeeper.connection.timeout.ms", 18_000, "How long a start waits for ZooKeeper.", low=1, dynamic=False),
     _nullable(text("broker.rack", "", "Where this broker stands.", dynamic=False)),
 )
 
@@ -106,8 +121,6 @@ class BrokerConfig:
     """Settings, checked. `complaints` names what was given and is not used."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        if "zookeeper.connect" in settings:
-            raise ConfigError("zookeeper.connect is set: clusters with ZooKeeper are not supported yet; remove it")
         self.given = dict(settings)
         self.keys = KEYS
         self.defaults = DEFAULTS
@@ -177,7 +190,7 @@ def _read(settings: Mapping[str, str]) -> dict[str, Any]:
 
 def _complaints(settings: Mapping[str, str]) -> Iterable[str]:
     for name in settings:
-        if name.startswith(_KRAFT_ONLY):
+        if name.startswith(_KRAFT_ONLY) and name != "controller.socket.timeout.ms":
             yield f"{name} is for KRaft controllers and not used here"
         elif name in KEYS:
             continue

@@ -19,12 +19,15 @@ from typer.exceptions import TyperException
 
 from penstock.base.errors import PenstockError
 from penstock.cli.configs import app as configs_app
+from penstock.cli.elect import elect
 from penstock.cli.groups import app as groups_app
+from penstock.cli.local_cluster import app as local_cluster_app
 from penstock.cli.log import app as log_app
 from penstock.cli.messages import consume, produce
 from penstock.cli.pipeline import app as pipeline_app
 from penstock.cli.topics import app as topics_app
 from penstock.cli.transactions import app as transactions_app
+from penstock.cli.zookeeper import zookeeper
 
 OK, FAILED, USAGE = 0, 1, 2
 _INTERRUPTED = 130
@@ -45,6 +48,9 @@ app.add_typer(transactions_app, name="transactions")
 app.add_typer(pipeline_app, name="pipeline")
 app.command()(produce)
 app.command()(consume)
+app.command()(elect)
+app.add_typer(local_cluster_app, name="cluster")
+app.command()(zookeeper)
 
 
 def _print_version(wanted: bool) -> None:

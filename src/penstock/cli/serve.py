@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import signal
@@ -112,6 +113,8 @@ async def _serve(broker_config: object) -> int:
         _complain(str(error))
         await broker.stop()
         return 1
+    gc.collect()
+    gc.freeze()  # what a start made stays: no collection walks through it again
     for bound in broker.endpoints:
         print(f"ready {broker.advertised(bound)}", flush=True)
     failed = asyncio.ensure_future(broker.failed.wait())

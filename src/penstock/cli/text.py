@@ -222,6 +222,12 @@ _TABLES: dict[str, list[tuple[str, Justify, Callable[[Any], object]]]] = {
         ("start", "right", lambda item: _or_dash(item.start_offset)),
         ("end", "right", lambda item: _or_dash(item.end_offset)),
     ],
+    "election": [
+        ("topic", "left", lambda item: item.topic),
+        ("partition", "right", lambda item: item.partition),
+        ("leader", "right", lambda item: item.leader if item.leader >= 0 else "none"),
+        ("refused", "left", lambda item: item.error or "-"),
+    ],
     "group": [
         ("group", "left", lambda item: item.group),
         ("state", "left", lambda item: item.state or "-"),

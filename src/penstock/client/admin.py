@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from penstock.base.ids import TopicPartition
 from penstock.client.cluster import METADATA_HIGHEST, METADATA_KEY, METADATA_LOWEST, Cluster
 from penstock.client.coordinators import again
 from penstock.client.errors import AnswerError, UnknownTopicError
@@ -178,6 +179,44 @@ def alter_configs(
 
     what = f"configuration of {_resource(kind, name)}"
     _change(cluster, 44, "IncrementalAlterConfigs", 0, 1, make, lambda answer: answer.responses[0], what)
+
+
+class Elected(NamedTuple):
+    partition: TopicPartition
+    error: str
+    """Why it has no other leader; empty where it has."""
+
+
+PREFERRED, UNCLEAN = 0, 1
+
+
+def elect_leaders(cluster: Cluster, kind: int, partitions: Iterable[TopicPartition] | None) -> list[Elected]:
+    """Asks the controller for other leaders, of all partitions where none are named; those that need none are left out."""
+    named = None if partitions is None else list(partitions)
+    found: list[Elected] = []
+
+    def make(codec: CallCodec) -> Any:
+        shape = codec.request.topic_partitions
+        by_topic: dict[str, list[int]] = {}
+        for one in named or ():
+            by_topic.setdefault(one.topic, []).append(one.partition)
+        topics = tuple(shape.make(topic=topic, partitions=tuple(numbers)) for topic, numbers in by_topic.items())
+        return codec.request.make(
+            election_type=kind, topic_partitions=None if named is None else topics, timeout=_timeout(cluster)
+        )
+
+    def result(answer: Any) -> Any:
+        found.clear()
+        for topic in answer.replica_election_results:
+            for one in topic.partition_result:
+                if one.error_code == ErrorCode.election_not_needed:
+                    continue
+                error = "" if one.error_code == 0 else one.error_message or ErrorCode(one.error_code).name
+                found.append(Elected(TopicPartition(topic.topic, one.partition_id), error))
+        return answer
+
+    _change(cluster, 43, "ElectLeaders", 1, 2, make, result, "leaders")
+    return found
 
 
 def _resource(kind: ResourceKind, name: str) -> str:

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from penstock.protocol.errors import MalformedMessageError
-from penstock.protocol.schemas import Shape
+from penstock.protocol.schemas import Shape, load_schemas
 
 
 class CallCodec(NamedTuple):
@@ -26,14 +26,12 @@ class CallCodec(NamedTuple):
 
 @cache
 def call_codec(api_key: int, version: int) -> CallCodec:
-    from kio.index import load_request_schema, load_response_schema
     from kio.serial import entity_reader, entity_writer
     from kio.serial.errors import SerialError
 
     from penstock.protocol.guard import guard_for
 
-    request_schema = load_request_schema(api_key, version)
-    response_schema = load_response_schema(api_key, version)
+    request_schema, response_schema = load_schemas(api_key, version)
     read = entity_reader(response_schema)
     write = entity_writer(request_schema)
     guard = guard_for(response_schema)

@@ -24,5 +24,12 @@ KEYS: Mapping[str, ConfigKey[Any]] = table(
     ),
     integer("leader.replication.throttled.rate", LONG_MAX, f"Bytes a second. {_NO_PEERS}", bits=64, low=0),
     integer("follower.replication.throttled.rate", LONG_MAX, f"Bytes a second. {_NO_PEERS}", bits=64, low=0),
+    boolean("auto.leader.rebalance.enable", True, "Whether leaders go back to their preferred replicas by themselves."),
+    integer("leader.imbalance.check.interval.seconds", 300, "How often that is looked after.", low=1, dynamic=False),
+    integer("leader.imbalance.per.broker.percentage", 10, "From how many leaders elsewhere on.", low=0, dynamic=False),
+    boolean("controlled.shutdown.enable", True, "Whether leaders move before a broker stops.", dynamic=False),
+    integer(
+        "controller.socket.timeout.ms", 30_000, "How long a broker may take to answer another.", low=1, dynamic=False
+    ),
     boolean("delete.topic.enable", True, "Whether topics can be deleted.", dynamic=False),
 )

@@ -47,3 +47,31 @@ class EligibleLeadersNotAvailableError(PenstockError):
 
 class NoReassignmentInProgressError(PenstockError):
     """There is nothing to cancel (NO_REASSIGNMENT_IN_PROGRESS)."""
+
+
+class NotControllerError(PenstockError):
+    """Another broker is the controller, or none is (NOT_CONTROLLER)."""
+
+
+class StaleControllerEpochError(PenstockError):
+    """A controller that was replaced speaks, or of a state older than the one known (STALE_CONTROLLER_EPOCH)."""
+
+
+class StaleBrokerEpochError(PenstockError):
+    """Meant for, or sent by, an earlier life of the broker (STALE_BROKER_EPOCH)."""
+
+
+class IneligibleReplicaError(PenstockError):
+    """A member of the proposed ISR is not alive, or not in the life in which it fetched (INELIGIBLE_REPLICA)."""
+
+
+class InvalidUpdateVersionError(PenstockError):
+    """The partition's state changed since the leader last saw it (INVALID_UPDATE_VERSION)."""
+
+
+class FencedLeaderEpochError(PenstockError):
+    """Somebody knows an older leader epoch than this broker (FENCED_LEADER_EPOCH)."""
+
+
+class UnknownTopicIdError(PenstockError):
+    """No topic has this id (UNKNOWN_TOPIC_ID)."""

@@ -41,7 +41,7 @@ def decide_offline(image: Image, partitions: Collection[TopicPartition]) -> Tran
 
 def led_by(leader: int, isr: tuple[int, ...], key: TopicPartition, partition: PartitionImage) -> SetData:
     """One partition's new state, in a new epoch, against the version of it that the image knows."""
-    state = PartitionState(leader=leader, leader_epoch=partition.leader_epoch + 1, isr=isr)
+    state = PartitionState(leader=leader, leader_epoch=partition.leader_epoch + 1, isr=isr, extra=dict(partition.extra))
     return SetData(
         path=layout.state_path(key.topic, key.partition),
         data=layout.encode_state(state),

@@ -6,7 +6,8 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from penstock.base.ids import InvalidTopicError, check_topic_name
+from penstock.base.ids import InvalidTopicError, TopicPartition, check_topic_name
+from penstock.controller.cluster import Cluster
 from penstock.controller.errors import (
     InvalidPartitionsError,
     InvalidReplicaAssignmentError,
@@ -82,6 +83,26 @@ def decide_create(
     return TopicDecision(name=wanted.name, topic_id=topic_id, replicas=replicas, transaction=transaction)
 
 
+def leave_states_to_controller(transaction: Transaction) -> Transaction:
+    """What any broker of a cluster may write of a new or grown topic: the controller then gives its partitions leaders."""
+    kept = tuple(one for one in transaction.operations if "/partitions" not in one.path)
+    return Transaction(operations=kept)
+
+
+def decide_states(cluster: Cluster, topic: TopicImage) -> list[Operation]:
+    """First states for the partitions of a topic that have none yet."""
+    path = layout.topic_path(topic.name)
+    new = {number: one for number, one in topic.partitions.items() if one.leader_epoch < 0}
+    operations: list[Operation] = []
+    if new and len(new) == len(topic.partitions):
+        operations.append(Create(path=f"{path}/partitions"))
+    for number, partition in new.items():
+        state = cluster.first_state(partition.replicas, TopicPartition(topic.name, number))
+        operations.append(Create(path=f"{path}/partitions/{number}"))
+        operations.append(Create(path=layout.state_path(topic.name, number), data=layout.encode_state(state)))
+    return operations
+
+
 def _partition_nodes(topic: str, replicas: Mapping[int, tuple[int, ...]]) -> Iterator[Operation]:
     for partition, assigned in replicas.items():
         state = PartitionState(leader=assigned[0], leader_epoch=0, isr=assigned)
@@ -110,7 +131,11 @@ def _replicas(image: Image, wanted: NewTopic, defaults: TopicDefaults) -> dict[i
         raise InvalidPartitionsError(f"a topic has at least one partition, not {partitions}")
     if partitions > PARTITIONS_MAX:
         raise PolicyViolationError(f"{partitions} partitions are more than the {PARTITIONS_MAX} a topic may have")
-    return place(sorted(image.brokers), partitions, factor)
+    return place(sorted(image.brokers), partitions, factor, racks=_racks(image))
+
+
+def _racks(image: Image) -> dict[int, str]:
+    return {broker_id: broker.rack for broker_id, broker in image.brokers.items() if broker.rack is not None}
 
 
 def _assigned(image: Image, assignments: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
@@ -144,7 +169,7 @@ def decide_grow(
         raise PolicyViolationError(f"{count} partitions are more than the {PARTITIONS_MAX} a topic may have")
     factor = len(topic.partitions[0].replicas)
     if assignments is None:
-        added = place(sorted(image.brokers), count - present, factor, first_partition=present)
+        added = place(sorted(image.brokers), count - present, factor, first_partition=present, racks=_racks(image))
     else:
         if len(assignments) != count - present:
             raise InvalidReplicaAssignmentError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.drivers.store import StoreDriver
+from penstock.drivers.store import Submitter
 from penstock.metadata import layout
 from penstock.metadata.store import Committed, Create, Refused, SetData, StoreError, Transaction
 
@@ -14,7 +14,7 @@ Given = Callable[[int | StoreError], object]
 
 
 class ProducerIds:
-    def __init__(self, node_id: int, store: StoreDriver, newest_block: bytes | None) -> None:
+    def __init__(self, node_id: int, store: Submitter, newest_block: bytes | None) -> None:
         self._node_id = node_id
         self._store = store
         self._block_end = -1 if newest_block is None else layout.decode_producer_ids(newest_block)[1]

@@ -61,6 +61,8 @@ class ShardsSurroundings:
     flushes: Flushes
     produce_waits: Delayed[TopicPartition]
     fetch_waits: Delayed[TopicPartition]
+    is_in_cluster: bool = False
+    """Whether coordinators' topics have replicas: in a cluster they wait for enough brokers rather than have fewer."""
 
     def appended(self, partition: Partition, appended: Appended) -> None:
         """Lets those know who wait for a partition that was written to."""
@@ -188,7 +190,7 @@ class Shards(Generic[L]):
         wanted = NewTopic(
             name=topic.name,
             partitions=topic.partitions,
-            replication_factor=min(topic.replication_factor, max(len(self._image.brokers), 1)),
+            replication_factor=topic.replication_factor if self._surroundings.is_in_cluster else 1,
             configs=dict(topic.configs),
         )
         topics = self._surroundings.topics

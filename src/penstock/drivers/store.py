@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 from penstock.drivers.loop import Loop
 from penstock.metadata.embedded import EmbeddedStore
@@ -15,6 +16,12 @@ from penstock.metadata.store import Committed, Event, Refused, Transaction
 logger = logging.getLogger(__name__)
 
 Done = Callable[[Committed | Refused], object]
+
+
+class Submitter(Protocol):
+    """Takes transactions; the driver of one node's store, or of a cluster's."""
+
+    def submit(self, transaction: Transaction, done: Done) -> None: ...
 
 
 class StoreDriver:

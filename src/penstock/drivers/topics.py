@@ -16,7 +16,7 @@ from penstock.controller.topics import (
     decide_grow,
     decide_mark_deleted,
 )
-from penstock.drivers.store import StoreDriver
+from penstock.drivers.store import Submitter
 from penstock.metadata.image import Image, TopicImage
 from penstock.metadata.store import Committed, NodeExistsError, Refused, StoreError, Transaction
 
@@ -27,7 +27,7 @@ class TopicDriver:
     def __init__(
         self,
         image: Image,
-        store: StoreDriver,
+        store: Submitter,
         defaults: TopicDefaults,
         new_id: Callable[[], uuid.UUID],
         is_every_log_here: Callable[[], bool] = lambda: True,

@@ -19,6 +19,7 @@ from penstock.handlers.api import Context
 from penstock.handlers.authoriser import Action, Resource
 from penstock.handlers.error_map import code_of
 from penstock.handlers.errors import TopicAuthorisationError
+from penstock.handlers.missing import held_partition
 from penstock.metadata.image import INTERNAL_TOPICS
 
 HIGH_WATERMARK = -1
@@ -50,7 +51,7 @@ def _delete(topic: str, number: int, offset: int, context: Context) -> int:
         raise TopicAuthorisationError(f"{context.peer.principal} may not delete from topic {topic}")
     if topic in INTERNAL_TOPICS:
         raise InvalidTopicError(f"{topic} is written by the broker only")
-    partition = services.partitions.get(topic, number)
+    partition = held_partition(services, topic, number)
     partition.check_leader(-1)
     if not partition.log.config.delete:
         raise PolicyViolationError(f"records of {topic} go by compaction: its cleanup.policy has no delete")

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from penstock.base.errors import PenstockError
-from penstock.controller.errors import InvalidRequestError, TopicDeletionDisabledError
+from penstock.controller.errors import InvalidRequestError, TopicDeletionDisabledError, UnknownTopicIdError
 from penstock.handlers.api import Context, Pending
 from penstock.handlers.authoriser import Action, Resource
 from penstock.handlers.error_map import code_of
 from penstock.handlers.errors import TopicAuthorisationError
 from penstock.metadata.image import TopicImage
 from penstock.metadata.store import StoreError
-from penstock.replication.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
+from penstock.replication.errors import UnknownTopicOrPartitionError
 
 _DISABLED_FROM = 3
 

@@ -18,11 +18,12 @@ from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
 from penstock.controller.elections import Election, decide_election
 from penstock.controller.errors import ElectionNotNeededError, InvalidRequestError
-from penstock.handlers.api import Context
+from penstock.handlers.api import Context, Pending
 from penstock.handlers.authoriser import CLUSTER_NAME, Action, Resource
 from penstock.handlers.confirmations import Submit, confirm_all
 from penstock.handlers.error_map import code_of
 from penstock.handlers.errors import ClusterAuthorisationError
+from penstock.handlers.services import ControllerPort
 from penstock.metadata.store import StoreError
 from penstock.replication.errors import UnknownTopicOrPartitionError
 
@@ -54,10 +55,33 @@ def handle_elect_leaders(request: Any, context: Context) -> Any:
         except PenstockError as error:
             outcomes[key] = error
 
+    if services.cluster is not None:
+        return _elect_in_cluster(services.cluster.controller, Election(kind), list(changes), outcomes, context)
+
     def refused(key: TopicPartition, error: StoreError) -> None:
         outcomes[key] = error
 
     return confirm_all(changes, refused, lambda: _answer(outcomes, ErrorCode.none, context))
+
+
+def _elect_in_cluster(
+    controller: ControllerPort,
+    kind: Election,
+    keys: list[TopicPartition],
+    outcomes: dict[TopicPartition, PenstockError | None],
+    context: Context,
+) -> Any:
+    """The controller decides anew, from what it knows; who is not the controller says so."""
+    pending: Pending[Any] = Pending()
+
+    def done(error: PenstockError | None) -> None:
+        if error is not None:
+            outcomes.update(dict.fromkeys(keys, error))
+        pending.resolve(_answer(outcomes, ErrorCode.none if error is None else code_of(error), context))
+
+    elect = controller.elect_preferred if kind is Election.PREFERRED else controller.elect_unclean
+    elect(keys, done)
+    return pending
 
 
 def _every(context: Context) -> list[TopicPartition]:

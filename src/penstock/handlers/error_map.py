@@ -19,6 +19,7 @@ from penstock.handlers.errors import (
     UnsupportedVersionError,
 )
 from penstock.metadata import store
+from penstock.peers import errors as peers
 from penstock.protocol.errors import MalformedMessageError
 from penstock.replication import errors as replication
 from penstock.replication import fetch_sessions
@@ -52,10 +53,10 @@ CODES: dict[type[base.PenstockError], ErrorCode] = {
     TransactionalIdAuthorisationError: ErrorCode.transactional_id_authorization_failed,
     UnsupportedVersionError: ErrorCode.unsupported_version,
     replication.UnknownTopicOrPartitionError: ErrorCode.unknown_topic_or_partition,
-    replication.UnknownTopicIdError: ErrorCode.unknown_topic_id,
+    controller.UnknownTopicIdError: ErrorCode.unknown_topic_id,
     replication.InconsistentTopicIdError: ErrorCode.inconsistent_topic_id,
     replication.NotLeaderOrFollowerError: ErrorCode.not_leader_or_follower,
-    replication.FencedLeaderEpochError: ErrorCode.fenced_leader_epoch,
+    controller.FencedLeaderEpochError: ErrorCode.fenced_leader_epoch,
     replication.UnknownLeaderEpochError: ErrorCode.unknown_leader_epoch,
     replication.NotEnoughReplicasError: ErrorCode.not_enough_replicas,
     replication.NotEnoughReplicasAfterAppendError: ErrorCode.not_enough_replicas_after_append,
@@ -73,6 +74,11 @@ CODES: dict[type[base.PenstockError], ErrorCode] = {
     controller.PreferredLeaderNotAvailableError: ErrorCode.preferred_leader_not_available,
     controller.EligibleLeadersNotAvailableError: ErrorCode.eligible_leaders_not_available,
     controller.NoReassignmentInProgressError: ErrorCode.no_reassignment_in_progress,
+    controller.NotControllerError: ErrorCode.not_controller,
+    controller.StaleControllerEpochError: ErrorCode.stale_controller_epoch,
+    controller.StaleBrokerEpochError: ErrorCode.stale_broker_epoch,
+    controller.IneligibleReplicaError: ErrorCode.ineligible_replica,
+    controller.InvalidUpdateVersionError: ErrorCode.invalid_update_version,
     coordinator.CoordinatorNotAvailableError: ErrorCode.coordinator_not_available,
     coordinator.NotCoordinatorError: ErrorCode.not_coordinator,
     coordinator.CoordinatorLoadInProgressError: ErrorCode.coordinator_load_in_progress,
@@ -96,6 +102,8 @@ CODES: dict[type[base.PenstockError], ErrorCode] = {
     transactions.InvalidTransactionTimeoutError: ErrorCode.invalid_transaction_timeout,
     transactions.TransactionalIdNotFoundError: ErrorCode.transactional_id_not_found,
     transactions.TransactionAbortableError: ErrorCode.transaction_abortable,
+    peers.PeerUnreachableError: ErrorCode.network_exception,
+    peers.PeerRefusedError: ErrorCode.unknown_server_error,
     store.StoreError: ErrorCode.unknown_server_error,
     store.NoNodeError: ErrorCode.unknown_topic_or_partition,
     store.NodeExistsError: ErrorCode.topic_already_exists,

@@ -9,11 +9,12 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from penstock.base.errors import PenstockError
+from penstock.controller.errors import UnknownTopicIdError
 from penstock.handlers.api import Context
 from penstock.handlers.authoriser import Action, Resource
 from penstock.handlers.error_map import code_of
 from penstock.handlers.errors import GroupAuthorisationError, TopicAuthorisationError
-from penstock.replication.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
+from penstock.replication.errors import UnknownTopicOrPartitionError
 
 
 def milliseconds(duration: timedelta) -> int:

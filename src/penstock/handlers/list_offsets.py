@@ -1,6 +1,6 @@
 """ListOffsets (key 2), versions 1-11, flexible from 6.
 
-Behaviour: for each partition the offset of a timestamp, or of a special one: -1 latest (the high watermark; the last
+Behaviour: (a broker that follows is told the log's end as latest) for each partition the offset of a timestamp, or of a special one: -1 latest (the high watermark; the last
     stable offset for read_committed), -2 earliest, -3 largest timestamp, -4 earliest local, -5 latest tiered (none).
 Versions: 2 isolation level; 4 leader epoch; 6 flexible; 7 largest timestamp (KIP-734); 8 earliest local; 9 latest tiered;
     10 timeout; 11 earliest pending upload (none).
@@ -20,9 +20,11 @@ from penstock.base.errors import PenstockError
 from penstock.controller.errors import InvalidRequestError
 from penstock.handlers.api import Context
 from penstock.handlers.authoriser import Action, Resource
+from penstock.handlers.brokers import is_broker
 from penstock.handlers.error_map import code_of
 from penstock.handlers.errors import TopicAuthorisationError, UnsupportedVersionError
 from penstock.handlers.fetch import READ_COMMITTED
+from penstock.handlers.missing import held_partition
 from penstock.replication.partition import Partition
 from penstock.storage.partition_log import Bound
 from penstock.storage.timestamps import FoundOffset, offset_for_timestamp, offset_of_max_timestamp
@@ -37,6 +39,8 @@ def handle_list_offsets(request: Any, context: Context) -> Any:
     response = context.response
     committed = getattr(request, "isolation_level", 0) == READ_COMMITTED
     bound = Bound.LAST_STABLE if committed else Bound.HIGH_WATERMARK
+    if request.replica_id >= 0 and is_broker(context):
+        bound = Bound.LOG_END
     topics = []
     for topic in request.topics:
         if not topic.partitions:
@@ -59,7 +63,7 @@ def _partition(response: Any, topic: str, entry: Any, bound: Bound, context: Con
             raise InvalidRequestError(f"partition {entry.partition_index} of topic {topic} stands twice in the request")
         if entry.timestamp < 0 and context.version < _SINCE.get(entry.timestamp, context.version + 1):
             raise UnsupportedVersionError(f"timestamp {entry.timestamp} means nothing in version {context.version}")
-        partition = context.services.partitions.get(topic, entry.partition_index)
+        partition = held_partition(context.services, topic, entry.partition_index)
         partition.check_leader(getattr(entry, "current_leader_epoch", -1))
         found = find_offset(partition, entry.timestamp, bound)
     except PenstockError as error:

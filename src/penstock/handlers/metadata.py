@@ -53,6 +53,24 @@ class KeptTopic(NamedTuple):
 
 
 def handle_metadata(request: Any, context: Context) -> Any:
+    cluster = context.services.cluster
+    if cluster is None or cluster.replicas.is_told:
+        return _handle(request, context)
+    # A broker that has just started does not know of anybody yet: nobody's answer is better than an empty one.
+    held: Pending[Any] = Pending()
+
+    def told() -> None:
+        answer = _handle(request, context)
+        if isinstance(answer, Pending):
+            answer.listen(held.resolve)
+        else:
+            held.resolve(answer)
+
+    cluster.replicas.when_told(told)
+    return held
+
+
+def _handle(request: Any, context: Context) -> Any:
     if _asks_by_id_too_early(request, context):
         return _refused(request, context)
     asked = _asked(request, context)

@@ -17,6 +17,7 @@ from penstock.handlers.api import Context
 from penstock.handlers.authoriser import Action, Resource
 from penstock.handlers.error_map import code_of
 from penstock.handlers.errors import TopicAuthorisationError
+from penstock.handlers.missing import held_partition
 
 
 def handle_offset_for_leader_epoch(request: Any, context: Context) -> Any:
@@ -34,7 +35,7 @@ def _partition(response: Any, topic: str, entry: Any, context: Context) -> Any:
     try:
         if not services.authoriser.allows(context.peer.principal, Action.DESCRIBE, Resource.TOPIC, topic):
             raise TopicAuthorisationError(f"{context.peer.principal} may not describe topic {topic}")
-        partition = services.partitions.get(topic, entry.partition)
+        partition = held_partition(services, topic, entry.partition)
         partition.check_leader(entry.current_leader_epoch)
         log = partition.log
         epoch, end_offset = log.leader_epochs.end_offset_for(entry.leader_epoch, log.end_offset)

@@ -26,6 +26,7 @@ from penstock.base.errors import (
 )
 from penstock.base.files import ReadableBuffer
 from penstock.base.ids import InvalidTopicError
+from penstock.controller.errors import UnknownTopicIdError
 from penstock.handlers.api import NO_ANSWER, CloseConnectionError, Context, Peer, Pending, Services, _NoAnswer
 from penstock.handlers.authoriser import Action, Resource
 from penstock.handlers.error_map import code_of
@@ -46,7 +47,6 @@ from penstock.protocol.produce import (
 from penstock.protocol.short_produce import short_answer, short_request
 from penstock.records.batch import TRANSACTIONAL_BIT
 from penstock.replication.append import AppendOutcome, AppendTo, append_partitions
-from penstock.replication.errors import UnknownTopicIdError
 from penstock.replication.partition import ACKS_ALL
 from penstock.replication.traffic import Traffic
 from penstock.replication.wait_for_acks import AwaitedAppend, WaitForAcks

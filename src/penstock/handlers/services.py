@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from penstock.base.clock import Clock
 from penstock.base.config import ConfigKey
+from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
+from penstock.controller.peer_requests import ControlledShutdown, IsrChanged, IsrRequest
 from penstock.drivers.appends import HeavyAppends
 from penstock.drivers.delayed import Delayed
 from penstock.drivers.flushes import Flushes
 from penstock.drivers.groups import GroupDriver
+from penstock.drivers.isr import IsrDriver
 from penstock.drivers.markers import MarkerWriter
 from penstock.drivers.moves import Moves
 from penstock.drivers.producer_ids import ProducerIds
+from penstock.drivers.replicas import Replicas
 from penstock.drivers.topics import TopicDriver
 from penstock.drivers.transactions import TransactionDriver
 from penstock.handlers.authoriser import Authoriser
 from penstock.metadata.image import Image
+from penstock.peers.transactions import CoordinatorQuestions
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.replication.partitions import Partitions
 from penstock.storage.log_directories import LogDirectories
@@ -55,10 +61,44 @@ class HandlerSettings(Protocol):
     def describe_partitions_max(self) -> int: ...
 
 
+class ControllerPort(Protocol):
+    """The controller of a cluster, on this broker if anywhere; `done` gets a NotControllerError where it is elsewhere."""
+
+    def alter_partition(
+        self, request: IsrRequest, done: Callable[[Sequence[IsrChanged] | PenstockError], object]
+    ) -> None: ...
+
+    def shut_down(
+        self, request: ControlledShutdown, done: Callable[[Sequence[TopicPartition] | PenstockError], object]
+    ) -> None:
+        """Moves leaders away from a broker that is about to stop; `done` gets the partitions that it still leads."""
+
+    def elect_preferred(
+        self, keys: Collection[TopicPartition], done: Callable[[PenstockError | None], object]
+    ) -> None: ...
+
+    def elect_unclean(
+        self, keys: Collection[TopicPartition], done: Callable[[PenstockError | None], object]
+    ) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterServices:
+    """What a broker of a cluster has beside the rest."""
+
+    replicas: Replicas
+    isr: IsrDriver
+    controller: ControllerPort
+    questions: CoordinatorQuestions
+    reads_from_nearest: bool
+    """Whether consumers that name their rack are sent to a replica there (`replica.selector.class`)."""
+
+
 class Services:
     __slots__ = (
         "authoriser",
         "clock",
+        "cluster",
         "directories",
         "fetch_sessions",
         "fetch_waits",
@@ -99,8 +139,11 @@ class Services:
         markers: MarkerWriter,
         authoriser: Authoriser,
         settings: HandlerSettings,
+        cluster: ClusterServices | None = None,
     ) -> None:
         self.node_id = node_id
+        self.cluster = cluster
+        """None on a node of its own."""
         self.clock = clock
         self.image = image
         self.kept_topics: dict[tuple[int, str], Any] = {}

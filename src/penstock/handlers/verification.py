@@ -20,6 +20,7 @@ from penstock.coordinator.transactions.errors import (
     TransactionAbortableError,
 )
 from penstock.coordinator.transactions.messages import AddPartitions, ProducerStamp
+from penstock.drivers.transactions import TOPIC
 from penstock.handlers.services import Services
 from penstock.records.batch import HEADER_BYTES, TRANSACTIONAL_BIT, read_header
 from penstock.replication.append import AppendTo
@@ -54,6 +55,16 @@ def ask(
     """Asks the coordinator about partitions; `then` gets an error for each, or None where it may be written to."""
     asked = tuple(partitions)
     transactions = services.transactions
+    if services.cluster is not None:
+        try:
+            state = services.image.partition(TOPIC, transactions.partition_of(transactional_id))
+        except PenstockError as error:
+            then(dict.fromkeys(asked, error))
+            return
+        coordinator_id = -1 if state is None else state.leader
+        if coordinator_id != services.node_id and (add or transactions.settings.verify_partitions):
+            services.cluster.questions.ask(coordinator_id, transactional_id, producer, asked, then, add=add)
+            return
     if add:
         request = AddPartitions(transactional_id, producer, asked, 2)
         transactions.add_partitions(request, lambda error: then(dict.fromkeys(asked, error)))

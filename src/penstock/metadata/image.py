@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from penstock.metadata import layout
@@ -25,6 +26,10 @@ class PartitionImage(NamedTuple):
     isr: tuple[int, ...]
     state_version: int
     """The version of the partition's `state` node: what a change of it is checked against."""
+    controller_epoch: int = 1
+    """Of the controller that wrote the state."""
+    extra: Mapping[str, object] = MappingProxyType({})
+    """Keys of the state beyond Kafka's."""
 
 
 class TopicImage(NamedTuple):
@@ -70,6 +75,50 @@ class Image:
                 self.offline_replicas[topic, partition] = (*told, broker_id)
         self.version += 1
         self.brokers_version += 1
+
+    # What a controller tells a broker of a cluster, instead of a store.
+    def tell_brokers(self, brokers: Iterable[BrokerNode]) -> None:
+        """Every broker that is alive."""
+        told = {broker.broker_id: broker for broker in brokers}
+        if told != self.brokers:
+            self.brokers = told
+            self.brokers_version += 1
+            self.version += 1
+
+    def tell_partitions(
+        self,
+        topic: str,
+        topic_id: uuid.UUID,
+        states: Mapping[int, PartitionImage],
+        offline: Mapping[int, tuple[int, ...]],
+    ) -> None:
+        """Partitions of one topic that changed, and which of their replicas are offline."""
+        found = self.topics.get(topic)
+        if found is not None and found.topic_id != topic_id:
+            self.names_by_id.pop(found.topic_id.bytes, None)
+            found = None
+        partitions = {**({} if found is None else found.partitions), **states}
+        self.topics[topic] = TopicImage(topic, topic_id, dict(sorted(partitions.items())))
+        self.names_by_id[topic_id.bytes] = topic
+        for partition, replicas in offline.items():
+            if self.offline_replicas.get((topic, partition), ()) != replicas:
+                self.brokers_version += 1
+                self.offline_replicas[topic, partition] = replicas
+        self.version += 1
+
+    def forget_partition(self, topic: str, partition: int) -> None:
+        """The partition's topic is going."""
+        found = self.topics.get(topic)
+        if found is None:
+            return
+        left = {number: state for number, state in found.partitions.items() if number != partition}
+        self.offline_replicas.pop((topic, partition), None)
+        if left:
+            self.topics[topic] = found._replace(partitions=left)
+        else:
+            del self.topics[topic]
+            self.names_by_id.pop(found.topic_id.bytes, None)
+        self.version += 1
 
     def load(self, nodes: Iterable[Kept]) -> None:
         """The first filling, from every node of the tree, parents first."""
@@ -130,7 +179,9 @@ class Image:
     def _write_state(self, topic: str, partition: int, state: PartitionState, version: int) -> None:
         found = self.topics[topic]
         replicas = found.partitions[partition].replicas
-        known = PartitionImage(replicas, state.leader, state.leader_epoch, state.isr, version)
+        known = PartitionImage(
+            replicas, state.leader, state.leader_epoch, state.isr, version, state.controller_epoch, state.extra
+        )
         self.topics[topic] = found._replace(partitions={**found.partitions, partition: known})
 
     def _remove(self, path: str) -> None:
@@ -140,17 +191,20 @@ class Image:
                 self.brokers.pop(int(broker_id), None)
                 self.brokers_version += 1
             case ["brokers", "topics", topic]:
-                gone = self.topics.pop(topic, None)
-                if gone is not None:
-                    self.names_by_id.pop(gone.topic_id.bytes, None)
-                    for number in gone.partitions:
-                        self.offline_replicas.pop((topic, number), None)
+                self.forget_topic(topic)
             case ["admin", "delete_topics", topic]:
                 self.deleting.discard(topic)
             case ["config", "topics", topic]:
                 self.topic_configs.pop(topic, None)
             case ["config", "brokers", broker]:
                 self.broker_configs.pop(broker, None)
+
+    def forget_topic(self, topic: str) -> None:
+        gone = self.topics.pop(topic, None)
+        if gone is not None:
+            self.names_by_id.pop(gone.topic_id.bytes, None)
+            for number in gone.partitions:
+                self.offline_replicas.pop((topic, number), None)
 
 
 _TOPIC_PARENTS = (["brokers", "topics"], ["config", "topics"], ["admin", "delete_topics"])

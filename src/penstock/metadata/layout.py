@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from penstock.base.errors import CorruptFileError
-from penstock.base.ids import topic_id_from_text, topic_id_text
+from penstock.base.ids import TopicPartition, topic_id_from_text, topic_id_text
 from penstock.metadata.store import Create
 
 BROKERS = "/brokers/ids"
@@ -16,7 +16,10 @@ TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 CLUSTER_ID = "/cluster/id"
+CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
+CONFIG_CHANGES = "/config/changes"
+LOG_DIRECTORY_EVENTS = "/log_dir_event_notification"
 DELETED_TOPICS = "/admin/delete_topics"
 PRODUCER_IDS = "/latest_producer_id_block"
 
@@ -29,12 +32,12 @@ PERMANENT = (
     BROKER_CONFIGS,
     "/config/clients",
     "/config/users",
-    "/config/changes",
+    CONFIG_CHANGES,
     "/admin",
     DELETED_TOPICS,
     "/cluster",
     "/isr_change_notification",
-    "/log_dir_event_notification",
+    LOG_DIRECTORY_EVENTS,
 )
 """Nodes that are there before anything else is."""
 
@@ -52,6 +55,15 @@ class BrokerNode:
     broker_id: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
+    generation: str = ""
+    """Of its logs: drawn anew when they may have lost what they had. Empty where nobody says."""
+    epoch: int = -1
+    """Which life of the broker this is: the transaction that made its node. -1 where it is not known."""
+
+    def endpoint(self, listener: str) -> Endpoint:
+        """Where a listener is reached; the first one where there is none of this name."""
+        named = [one for one in self.endpoints if one.listener.upper() == listener.upper()]
+        return (named or self.endpoints)[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +102,14 @@ def topic_of(path: str) -> str | None:
 
 def state_path(topic: str, partition: int) -> str:
     return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def partition_of(path: str) -> TopicPartition | None:
+    """The partition whose `state` this is; None for every other path."""
+    parts = path.split("/")
+    if len(parts) == 7 and path.startswith(f"{TOPICS}/") and parts[4] == "partitions" and parts[6] == "state":
+        return TopicPartition(parts[3], int(parts[5]))
+    return None
 
 
 def topic_config_path(topic: str) -> str:
@@ -202,6 +222,7 @@ def encode_broker(broker: BrokerNode, wall_ms: int) -> bytes:
             "version": 5,
             "timestamp": str(wall_ms),
             **({} if broker.rack is None else {"rack": broker.rack}),
+            **({"log_generation": broker.generation} if broker.generation else {}),
         }
     )
 
@@ -226,7 +247,34 @@ def decode_broker(path: str, data: bytes) -> BrokerNode:
         broker_id=int(path.rpartition("/")[2]),
         endpoints=tuple(endpoints),
         rack=None if rack is None else str(rack),
+        generation=str(value.get("log_generation", "")),
     )
+
+
+def encode_controller(broker_id: int, wall_ms: int) -> bytes:
+    return _json({"version": 1, "brokerid": broker_id, "timestamp": str(wall_ms)})
+
+
+def decode_controller(data: bytes) -> int:
+    return int(str(_load(CONTROLLER, data)["brokerid"]))
+
+
+def encode_config_change(entity_path: str) -> bytes:
+    """Told under `/config/changes`: which configuration is new, as `topics/NAME` or `brokers/ID`."""
+    return _json({"version": 2, "entity_path": entity_path})
+
+
+def decode_config_change(path: str, data: bytes) -> str:
+    return str(_load(path, data).get("entity_path", ""))
+
+
+def encode_log_directory_event(broker_id: int) -> bytes:
+    return _json({"version": 1, "broker": broker_id, "event": 1})
+
+
+def decode_log_directory_event(path: str, data: bytes) -> int:
+    """The broker that lost a log directory."""
+    return int(str(_load(path, data)["broker"]))
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:

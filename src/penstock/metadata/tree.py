@@ -4,7 +4,7 @@ Invariants:
 - every node's parent exists and is not ephemeral;
 - a transaction that is refused changes nothing, not even the counter of transactions;
 - a watch fires once, and belongs to the session that set it;
-- a node's `children_version` rises with each child made or removed, and numbers sequential children.
+- a node's `children_version` rises with each child made or removed; sequential children are numbered by those made.
 """
 
 from __future__ import annotations
@@ -102,6 +102,11 @@ class _Node:
         self.version = 0
         self.children_version = 0
         self.children: set[str] = set()
+
+    @property
+    def children_made(self) -> int:
+        """Ever: of the changes, those that were no removals."""
+        return (self.children_version + len(self.children)) // 2
 
     def stat(self) -> Stat:
         return Stat(
@@ -288,7 +293,7 @@ class Tree:
             raise NodeExistsError("there is / already")
         if parent is None:
             raise NoNodeError(f"there is no {parent_of(operation.path)}")
-        path = f"{operation.path}{parent.children_version:010d}" if operation.sequential else operation.path
+        path = f"{operation.path}{parent.children_made:010d}" if operation.sequential else operation.path
         if path in self._nodes:
             raise NodeExistsError(f"there is {path} already")
         if parent.ephemeral_owner != NO_SESSION:

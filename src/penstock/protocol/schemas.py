@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 
 from penstock.protocol.errors import MalformedMessageError
 
+ZOOKEEPER_ERA = range(4, 8)
+"""API keys of `zookeeper_era`."""
+
 
 class Shape:
     """One version of a message, or of a structure within it, as something to make values of.
@@ -75,17 +78,26 @@ class Codec(NamedTuple):
     response: Shape
 
 
+def load_schemas(api_key: int, version: int) -> tuple[Any, Any]:
+    """The request and the response of a version: kio's, or our own where kio has none."""
+    if api_key in ZOOKEEPER_ERA:
+        from penstock.protocol import zookeeper_era
+
+        return zookeeper_era.SCHEMAS[api_key]
+    from kio.index import load_request_schema, load_response_schema
+
+    return load_request_schema(api_key, version), load_response_schema(api_key, version)
+
+
 @cache
 def codec(api_key: int, version: int) -> Codec:
     """Loads a version. The caller has checked that the registry offers it."""
-    from kio.index import load_request_schema, load_response_schema
     from kio.serial import entity_reader, entity_writer
     from kio.serial.errors import SerialError
 
     from penstock.protocol.guard import guard_for
 
-    request_schema = load_request_schema(api_key, version)
-    response_schema = load_response_schema(api_key, version)
+    request_schema, response_schema = load_schemas(api_key, version)
     read = entity_reader(request_schema)
     write = entity_writer(response_schema)
     guard = guard_for(request_schema)

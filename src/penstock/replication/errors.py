@@ -9,20 +9,12 @@ class UnknownTopicOrPartitionError(PenstockError):
     """No such topic, or no such partition of it (UNKNOWN_TOPIC_OR_PARTITION)."""
 
 
-class UnknownTopicIdError(PenstockError):
-    """No topic has this id (UNKNOWN_TOPIC_ID)."""
-
-
 class InconsistentTopicIdError(PenstockError):
     """The topic of this name has another id here (INCONSISTENT_TOPIC_ID)."""
 
 
 class NotLeaderOrFollowerError(PenstockError):
     """This broker does not lead the partition (NOT_LEADER_OR_FOLLOWER)."""
-
-
-class FencedLeaderEpochError(PenstockError):
-    """The client knows an older leader epoch than this broker (FENCED_LEADER_EPOCH)."""
 
 
 class UnknownLeaderEpochError(PenstockError):

@@ -2,7 +2,8 @@
 
 Invariants:
 - the leader epoch never falls;
-- the high watermark is at most the smallest end offset in the ISR, and a partition led alone follows its own end;
+- the high watermark is at most the smallest end offset in the maximal ISR, and a partition led alone follows its own end;
+- the high watermark stands still while the ISR is smaller than `min.insync.replicas` (KAFKA-15583);
 - the high watermark waits for a flush where `flush.messages` asks for one.
 """
 
@@ -13,13 +14,15 @@ from typing import NamedTuple
 from penstock.base.errors import OffsetOutOfRangeError
 from penstock.base.files import ReadableBuffer
 from penstock.base.ids import TopicPartition
+from penstock.controller.errors import FencedLeaderEpochError
 from penstock.records.batch import HEADER_BYTES, TRANSACTIONAL_BIT, Batch, read_header
 from penstock.replication.errors import (
-    FencedLeaderEpochError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     UnknownLeaderEpochError,
+    UnknownTopicOrPartitionError,
 )
+from penstock.replication.isr import Followers, Proposal
 from penstock.replication.traffic import Traffic
 from penstock.replication.verification import Verifications
 from penstock.storage.append import Prepared
@@ -40,6 +43,13 @@ class Appended(NamedTuple):
     high_watermark_moved: bool
 
 
+class Fetched(NamedTuple):
+    """What a follower's fetch changed."""
+
+    high_watermark_moved: bool
+    proposal: Proposal | None
+
+
 class Diverging(NamedTuple):
     epoch: int
     end_offset: int
@@ -48,6 +58,7 @@ class Diverging(NamedTuple):
 class Partition:
     __slots__ = (
         "flush_offset",
+        "followers",
         "is_leader",
         "isr",
         "leader",
@@ -70,6 +81,8 @@ class Partition:
         self.leader = -1
         self.leader_epoch = -1
         self.is_leader = False
+        self.followers: Followers | None = None
+        """On a leader with other replicas; None where nobody follows."""
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
         self.min_isr = log.config.min_insync_replicas
@@ -80,20 +93,51 @@ class Partition:
         self.verifications = Verifications()
 
     # Roles.
-    def take_role(self, *, leader: int, leader_epoch: int, isr: tuple[int, ...], replicas: tuple[int, ...]) -> bool:
+    def take_role(
+        self,
+        *,
+        leader: int,
+        leader_epoch: int,
+        isr: tuple[int, ...],
+        replicas: tuple[int, ...],
+        partition_epoch: int = 0,
+        now_ms: int = 0,
+    ) -> bool:
         """Follows the metadata. Returns whether anything changed; a state of an older epoch changes nothing."""
         if leader_epoch < self.leader_epoch:
             return False
         if (leader, leader_epoch, isr, replicas) == (self.leader, self.leader_epoch, self.isr, self.replicas):
-            return False
+            return self.confirm_isr(leader_epoch, isr, partition_epoch)
         newly_led = leader == self.local_id and (leader_epoch > self.leader_epoch or not self.is_leader)
-        self.leader, self.leader_epoch, self.isr, self.replicas = leader, leader_epoch, isr, replicas
+        self.leader, self.leader_epoch, self.replicas = leader, leader_epoch, replicas
         self.is_leader = leader == self.local_id
         if newly_led:
+            self.isr = isr
             self.log.assign_epoch(leader_epoch)
+            followed = replicas != (self.local_id,)
+            self.followers = Followers(self.local_id, replicas, isr, partition_epoch, now_ms) if followed else None
+        elif not self.is_leader:
+            self.isr, self.followers = isr, None
+        elif self.followers is None:
+            self.isr = isr
+        else:
+            self.followers.use_replicas(replicas, now_ms)
+            self.confirm_isr(leader_epoch, isr, partition_epoch)
         if self.is_leader:
             self.maybe_move_high_watermark()
         return True
+
+    def stop(self) -> None:
+        """This broker holds the partition no more: whoever waits for it is told so."""
+        self.is_leader, self.leader, self.followers = False, -1, None
+
+    def confirm_isr(self, leader_epoch: int, isr: tuple[int, ...], partition_epoch: int) -> bool:
+        """The store has this ISR, in this leader epoch. Says whether that moved the high watermark (KAFKA-13091)."""
+        followers = self.followers
+        if followers is None or leader_epoch != self.leader_epoch or not followers.confirm(isr, partition_epoch):
+            return False
+        self.isr = isr
+        return self.maybe_move_high_watermark()
 
     def use_config(self) -> None:
         """The log's configuration changed."""
@@ -106,6 +150,17 @@ class Partition:
 
     def check_leader(self, client_epoch: int) -> None:
         """Refuses a client that asks the wrong broker, or one that knows another epoch (-1: it knows none)."""
+        self._check_epoch(client_epoch)
+        if not self.is_leader:
+            raise self._not_leader()
+
+    def check_reader(self, client_epoch: int) -> None:
+        """The same for one that may read from a follower too (KIP-392)."""
+        self._check_epoch(client_epoch)
+        if self.leader < 0:
+            raise self._not_leader()
+
+    def _check_epoch(self, client_epoch: int) -> None:
         if client_epoch != -1 and client_epoch != self.leader_epoch:
             if client_epoch < self.leader_epoch:
                 raise FencedLeaderEpochError(
@@ -114,8 +169,6 @@ class Partition:
             raise UnknownLeaderEpochError(
                 f"{self.topic_partition} has leader epoch {self.leader_epoch} here, the request says {client_epoch}"
             )
-        if not self.is_leader:
-            raise self._not_leader()
 
     def _not_leader(self) -> NotLeaderOrFollowerError:
         """Why this broker does not lead; a failed directory is the nearer reason, and is raised."""
@@ -135,9 +188,9 @@ class Partition:
 
     def append_short(self, frame: bytes, start: int, end: int, acks: int) -> int:
         """Appends a batch that is acknowledged at once, and gives its base offset; -1 where it must go the long way."""
-        if not self.is_leader or len(self.isr) != 1 or self.flush_offset >= 0:
+        if not self.is_leader or self.followers is not None or self.flush_offset >= 0:
             return -1
-        if acks == ACKS_ALL and self.effective_min_isr > 1:
+        if acks == ACKS_ALL and self.effective_min_isr > len(self.isr):
             return -1
         base_offset = self.log.append_short(frame, start, end, self.leader_epoch)
         if base_offset >= 0:
@@ -200,26 +253,69 @@ class Partition:
 
     def maybe_move_high_watermark(self) -> bool:
         """Moves the high watermark to what every in-sync replica has. Returns whether it moved."""
-        if len(self.isr) > 1 or not self.is_leader:
+        if not self.is_leader:
             return False
         log = self.log
+        end_offset = log.end_offset
         if self.flush_offset > log.recovery_point:
-            return log.set_high_watermark(log.recovery_point)
-        return log.set_high_watermark(log.end_offset)
+            end_offset = log.recovery_point
+        if self.followers is not None:
+            if len(self.isr) < self.effective_min_isr:
+                return False
+            end_offset = self.followers.smallest_end(end_offset)
+        return log.set_high_watermark(end_offset)
+
+    # Followers.
+    def fetched_by(
+        self, broker_id: int, broker_epoch: int, offset: int, log_start_offset: int, now_ms: int
+    ) -> Fetched | None:
+        """A follower asked for what follows `offset`, and was given it. None where it is no replica, or of an earlier life."""
+        followers = self.followers
+        follower = None if followers is None else followers.get(broker_id)
+        if followers is None or follower is None:
+            return None
+        if broker_epoch != follower.broker_epoch:
+            if broker_epoch < follower.broker_epoch:
+                return None
+            follower.broker_epoch = broker_epoch
+        moved = follower.fetched(offset, log_start_offset, self.log.end_offset, now_ms)
+        proposal = None
+        if broker_id not in self.isr:
+            start = self.log.leader_epochs.start_of(self.leader_epoch)
+            proposal = followers.propose_expand(follower, self.leader_epoch, start, self.log.high_watermark)
+        return Fetched(self.maybe_move_high_watermark() if moved else False, proposal)
+
+    def follow(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Takes over what a leader says of its log. Says whether the high watermark moved."""
+        log = self.log
+        moved = log.set_high_watermark(high_watermark)
+        if log_start_offset > log.log_start_offset:
+            log.raise_log_start(min(log_start_offset, log.high_watermark))
+        return moved
+
+    def propose_shrink(self, now_ms: int, lag_ms_max: int) -> Proposal | None:
+        """Called now and then: the ISR without those who fell behind."""
+        if self.followers is None or len(self.isr) < 2:
+            return None
+        return self.followers.propose_shrink(self.leader_epoch, self.log.end_offset, now_ms, lag_ms_max)
+
+    def check_follower(self, broker_id: int, client_epoch: int) -> None:
+        """Refuses a fetch of a broker that does not follow this one."""
+        self.check_leader(client_epoch)
+        if broker_id not in self.replicas:
+            raise UnknownTopicOrPartitionError(f"broker {broker_id} holds no replica of {self.topic_partition}")
 
     # Reading.
     def read(self, offset: int, bytes_max: int, bound: Bound, client_epoch: int, *, minimum_one: bool) -> ReadResult:
         if client_epoch != -1 or not self.is_leader:
-            self.check_leader(client_epoch)
+            self.check_reader(client_epoch)
         return self.log.read(offset, bytes_max=bytes_max, bound=bound, minimum_one=minimum_one)
 
     def diverging(self, offset: int, last_epoch: int) -> Diverging | None:
         """Where a reader's log parted from this one, if the last epoch it read says that it did (KIP-595)."""
-        if last_epoch < 0:
-            return None
         log = self.log
         epoch, end_offset = log.leader_epochs.end_offset_for(last_epoch, log.end_offset)
-        if epoch < 0 or end_offset < 0:
+        if epoch < 0 or end_offset < 0 or offset < log.log_start_offset:  # KAFKA-12996
             raise OffsetOutOfRangeError(offset, log.log_start_offset, log.end_offset)
         return Diverging(epoch, end_offset) if epoch < last_epoch or end_offset < offset else None
 

@@ -22,6 +22,8 @@ class ReadFrom(NamedTuple):
     client_epoch: int
     refusal: PenstockError | None = None
     last_fetched_epoch: int = -1
+    preferred: int = -1
+    """A replica that is nearer: nothing is read here then."""
 
 
 class ReadOutcome(NamedTuple):
@@ -29,6 +31,7 @@ class ReadOutcome(NamedTuple):
     error: PenstockError | None
     bytes_read: int
     diverging: Diverging | None = None
+    preferred: int = -1
 
 
 def read_partitions(requests: list[ReadFrom], bytes_max: int, bound: Bound) -> list[ReadOutcome]:
@@ -40,9 +43,15 @@ def read_partitions(requests: list[ReadFrom], bytes_max: int, bound: Bound) -> l
             outcomes.append(ReadOutcome(None, request.refusal, 0))
             continue
         try:
-            diverging = request.partition.diverging(request.offset, request.last_fetched_epoch)
-            if diverging is not None:
-                outcomes.append(ReadOutcome(request.partition.read_nothing(), None, 0, diverging))
+            if request.last_fetched_epoch >= 0:
+                request.partition.check_reader(request.client_epoch)
+                diverging = request.partition.diverging(request.offset, request.last_fetched_epoch)
+                if diverging is not None:
+                    outcomes.append(ReadOutcome(request.partition.read_nothing(), None, 0, diverging))
+                    continue
+            if request.preferred >= 0:
+                request.partition.check_reader(request.client_epoch)
+                outcomes.append(ReadOutcome(request.partition.read_nothing(), None, 0, preferred=request.preferred))
                 continue
             result = request.partition.read(
                 request.offset,

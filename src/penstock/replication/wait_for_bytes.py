@@ -55,7 +55,7 @@ class WaitForBytes(Operation[TopicPartition]):
     def _size(self, wanted: AwaitedBytes) -> int | None:
         """Bytes that a read would give now; None where the client must hear something else at once."""
         partition = wanted.partition
-        if not partition.is_leader or partition.leader_epoch != wanted.leader_epoch:
+        if partition.leader < 0 or partition.leader_epoch != wanted.leader_epoch:
             return None
         try:
             partition.log.check_online()

@@ -228,7 +228,10 @@ class PartitionLog:
         if not batches:
             end_offset = self.log.end.offset
             return AppendResult(end_offset, end_offset - 1, -1, self._offsets.start, False, False)
-        self._check_set_size(len(prepared.data))
+        if len(batches) > 1 and len(prepared.data) > self.log.config.segment_bytes:
+            # More than one segment takes: batch by batch. A leader's one batch is taken whatever its size (KAFKA-9617).
+            results = [self.append_as_follower(prepared.data[batch.position : batch.end_position]) for batch in batches]
+            return results[-1]._replace(base_offset=results[0].base_offset)
         markers = {
             batch.base_offset: end_marker(prepared.data, batch)
             for batch in batches
@@ -236,7 +239,7 @@ class PartitionLog:
         }
         self._write(prepared.data, batches, markers, self._clock.wall_ms())
         return AppendResult(
-            batches[0].base_offset, batches[-1].last_offset, -1, self._offsets.start, False, self._flush_due()
+            batches[0].base_offset, batches[-1].last_offset, -1, self._offsets.start, False, self.flush_due
         )
 
     def _assign(self, prepared: Prepared, leader_epoch: int, append_time_ms: int) -> list[Batch]:
@@ -318,7 +321,9 @@ class PartitionLog:
             )
         self.producers.complete(completed)
 
-    def _flush_due(self) -> bool:
+    @property
+    def flush_due(self) -> bool:
+        """Whether `flush.messages` asks for a flush."""
         return self.log.end.offset - self._offsets.recovery_point >= self.log.config.flush_messages
 
     def assign_epoch(self, epoch: int) -> None:
@@ -443,6 +448,8 @@ class PartitionLog:
         """Cuts the log to end at `offset` at the latest. The caller has lowered the recovery point, on disk too."""
         self._health.check()
         if offset >= self.log.end.offset:
+            # An epoch that began here and wrote nothing may contradict the leader's (KAFKA-10706).
+            self.leader_epochs.truncate_from_end(self.log.end.offset)
             return
         self.epoch += 1
         now_ms = self._clock.wall_ms()

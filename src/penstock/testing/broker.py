@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -76,7 +77,10 @@ class _Held:
 
     def _all_settings(self) -> dict[str, str]:
         port = self._address.rpartition(":")[2] or "0"
-        return {"listeners": f"PLAINTEXT://127.0.0.1:{port}", **self._settings, "log.dirs": str(self.data)}
+        settings = {"listeners": "PLAINTEXT://127.0.0.1:0", **self._settings, "log.dirs": str(self.data)}
+        if port != "0":  # at the same address as before
+            settings["listeners"] = re.sub(r":0(?=,|$)", f":{port}", settings["listeners"], count=1)
+        return settings
 
     def start(self) -> Self:
         raise NotImplementedError
@@ -178,6 +182,8 @@ class BrokerProcess(_Held):
     def __init__(self, data: str | Path | None = None, **settings: object) -> None:
         super().__init__(data, **settings)
         self._process: subprocess.Popen[str] | None = None
+        self.addresses: list[str] = []
+        """Where it listens, in the order of its listeners; the first as clients are told."""
         self.faults = RemoteFaults(self._say)
 
     @property
@@ -206,7 +212,8 @@ class BrokerProcess(_Held):
             self._forget()
             said = self.output.read_text(errors="replace")[-2000:]
             raise BrokerFailed(f"the broker did not start; it said: {said}")
-        self._address = line.split()[1]
+        self.addresses = line.split()[1:]
+        self._address = self.addresses[0]
         return self
 
     def stop(self) -> None:
@@ -230,6 +237,10 @@ class BrokerProcess(_Held):
         assert self._process is not None
         self._process.wait()
         self._forget()
+
+    def kill_if_running(self) -> None:
+        if self._process is not None:
+            self.kill()
 
     def signal(self, number: signal.Signals) -> None:
         """SIGSTOP and SIGCONT pause it."""

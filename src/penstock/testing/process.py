@@ -1,6 +1,6 @@
 """The process behind `BrokerProcess`: serves until SIGTERM, or until whoever started it closes its stdin by dying.
 
-Says `ready HOST:PORT` on stdout; takes faults on stdin, one JSON object a line, and answers each with `ok` or a sentence.
+Says `ready HOST:PORT` on stdout, and where it listens besides; takes faults on stdin, one JSON object a line, and answers each with `ok` or a sentence.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ async def serve(settings: dict[str, str]) -> int:
         print(f"penstock: {error}", file=sys.stderr)
         await broker.stop()
         return 1
-    bound = broker.advertised(broker.endpoints[0])
-    print(f"ready {bound.host}:{bound.port}", flush=True)
+    first = broker.advertised(broker.endpoints[0])
+    others = "".join(f" {bound.host}:{bound.port}" for bound in broker.endpoints[1:])
+    print(f"ready {first.host}:{first.port}{others}", flush=True)
     pending = b""
 
     def read() -> None:

@@ -45,7 +45,7 @@ def test_what_is_not_used_is_named() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"zookeeper.connect": "h:2181"}, "zookeeper.connect"),
+        ({"zookeeper.session.timeout.ms": "1"}, "zookeeper.session.timeout.ms"),
         ({"num.partitions": "x"}, "num.partitions"),
         ({"num.partitions": "0"}, "at least 1"),
         ({"listeners": "SSL://:9093"}, "only PLAINTEXT"),

@@ -154,8 +154,3 @@ def test_kafkas_own_file_is_taken_as_it_is(quorum: str) -> None:
     named = {complaint.split()[0] for complaint in config.complaints if "KRaft" in complaint}
     assert named == {"process.roles", "controller.listener.names", quorum}
     assert not [complaint for complaint in config.complaints if "not known" in complaint]
-
-
-def test_a_cluster_with_zookeeper_is_refused_in_one_sentence() -> None:
-    with pytest.raises(ConfigError, match=r"zookeeper\.connect is set: .* remove it"):
-        BrokerConfig({"broker.id": "0", "zookeeper.connect": "localhost:2181"})

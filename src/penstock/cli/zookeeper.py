@@ -1,0 +1,38 @@
+"""`penstock zookeeper`: a member of an ensemble, or a server of its own, in the foreground."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.cluster import parse_assignments
+
+
+def zookeeper(
+    data: Annotated[Path, typer.Option(help="Directory of its data.")] = Path("zookeeper-data"),
+    listen: Annotated[str, typer.Option(help="HOST:PORT for clients.")] = "127.0.0.1:2181",
+    member_id: Annotated[int | None, typer.Option("--id", min=1, max=255, help="This member's number.")] = None,
+    server: Annotated[
+        list[str] | None,
+        typer.Option(help="ID=HOST:PORT:PORT of each member of the ensemble, this one too; may be repeated."),
+    ] = None,
+) -> None:
+    """Run a ZooKeeper server from the jars that come with pyspark, until it is stopped."""
+    from penstock.app.zookeeper_server import server_command, write_server_config
+
+    host, separator, port = listen.rpartition(":")
+    if not separator or not port.isdigit():
+        raise typer.BadParameter(f"--listen {listen!r}: write HOST:PORT")
+    members = {}
+    for number, where in parse_assignments(server or (), "--server").items():
+        if not number.isdigit() or where.count(":") != 2:
+            raise typer.BadParameter(f"--server {number}={where}: write ID=HOST:PORT:PORT")
+        members[int(number)] = where
+    if members and member_id not in members:
+        raise typer.BadParameter("--id names none of the --server members")
+    config = write_server_config(data.absolute(), host, int(port), member_id=member_id, members=members)
+    command = server_command(config)
+    os.execv(command[0], command)

@@ -1,0 +1,185 @@
+"""From the controller's view to what each broker is told of it, one request of each kind for a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from penstock.base.ids import TopicPartition
+from penstock.controller.cluster import Cluster
+from penstock.controller.peer_requests import (
+    EPOCH_DURING_DELETION,
+    LEADER_DURING_DELETION,
+    LeaderAndIsr,
+    LeaderAndIsrType,
+    LiveLeader,
+    PartitionState,
+    PeerRequests,
+    StoppedPartition,
+    StopReplica,
+    UpdateMetadata,
+)
+
+
+def tell_changes(
+    cluster: Cluster, keys: Iterable[TopicPartition], *, new: Collection[TopicPartition] = ()
+) -> PeerRequests:
+    """Roles for the replicas of these partitions, and news of them for every broker."""
+    states = [state for key in keys if (state := _state(cluster, key, is_new=key in new)) is not None]
+    if not states:
+        return PeerRequests()
+    return PeerRequests(
+        leader_and_isr=_roles(cluster, states, cluster.image.brokers, LeaderAndIsrType.INCREMENTAL),
+        update_metadata=_news(cluster, states, cluster.image.brokers),
+    )
+
+
+def tell_everything(cluster: Cluster, broker_ids: Collection[int]) -> PeerRequests:
+    """All that these brokers must know, as if they knew nothing."""
+    states = [state for key in _all_keys(cluster) if (state := _state(cluster, key)) is not None]
+    return PeerRequests(
+        leader_and_isr=_roles(cluster, states, broker_ids, LeaderAndIsrType.FULL),
+        update_metadata=_news(cluster, states, broker_ids),
+    )
+
+
+def tell_news(cluster: Cluster, keys: Iterable[TopicPartition]) -> PeerRequests:
+    """Partitions whose ISR changed and nothing else: whoever leads them asked for it."""
+    states = [state for key in keys if (state := _state(cluster, key)) is not None]
+    return PeerRequests(update_metadata=_news(cluster, states, cluster.image.brokers)) if states else PeerRequests()
+
+
+def tell_brokers(cluster: Cluster) -> PeerRequests:
+    """Only who is alive."""
+    return PeerRequests(update_metadata=_news(cluster, [], cluster.image.brokers))
+
+
+def tell_deletion(cluster: Cluster, topic: str) -> PeerRequests:
+    """The topic is going: nobody leads it any more, and its logs go."""
+    found = cluster.image.topics.get(topic)
+    if found is None:
+        return PeerRequests()
+    states: list[PartitionState] = []
+    stops: dict[int, list[StoppedPartition]] = {}
+    for number, partition in found.partitions.items():
+        state = _state(cluster, TopicPartition(topic, number))
+        if state is not None:
+            states.append(_going(state))
+        for broker_id in partition.replicas:
+            if broker_id in cluster.image.brokers:
+                stop = StoppedPartition(topic=topic, partition=number, leader_epoch=EPOCH_DURING_DELETION, delete=True)
+                stops.setdefault(broker_id, []).append(stop)
+    return PeerRequests(
+        update_metadata=_news(cluster, states, cluster.image.brokers), stop_replica=_stops(cluster, stops)
+    )
+
+
+def tell_stop(cluster: Cluster, broker_id: int, keys: Iterable[TopicPartition]) -> PeerRequests:
+    """A broker about to stop need not follow these any more; its logs stay."""
+    stopped = [
+        StoppedPartition(topic=key.topic, partition=key.partition, leader_epoch=found.leader_epoch, delete=False)
+        for key in keys
+        if (found := cluster.partition(key)) is not None and found.leader != broker_id
+    ]
+    if not stopped or broker_id not in cluster.image.brokers:
+        return PeerRequests()
+    return PeerRequests(stop_replica=_stops(cluster, {broker_id: stopped}))
+
+
+def _all_keys(cluster: Cluster) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.name, number)
+        for topic in sorted(cluster.image.topics.values())
+        if topic.name not in cluster.image.deleting
+        for number in topic.partitions
+    ]
+
+
+def _state(cluster: Cluster, key: TopicPartition, *, is_new: bool = False) -> PartitionState | None:
+    topic, partition = cluster.image.topics.get(key.topic), cluster.partition(key)
+    if topic is None or partition is None or partition.leader_epoch < 0:
+        return None
+    return PartitionState(
+        topic=key.topic,
+        topic_id=topic.topic_id,
+        partition=key.partition,
+        controller_epoch=partition.controller_epoch,
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=partition.isr,
+        partition_epoch=partition.state_version,
+        replicas=partition.replicas,
+        offline_replicas=tuple(one for one in partition.replicas if not cluster.is_alive(key, one)),
+        is_new=is_new,
+    )
+
+
+def _going(state: PartitionState) -> PartitionState:
+    return PartitionState(
+        topic=state.topic,
+        topic_id=state.topic_id,
+        partition=state.partition,
+        controller_epoch=state.controller_epoch,
+        leader=LEADER_DURING_DELETION,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        partition_epoch=state.partition_epoch,
+        replicas=state.replicas,
+        offline_replicas=state.offline_replicas,
+    )
+
+
+def _roles(
+    cluster: Cluster, states: list[PartitionState], broker_ids: Collection[int], kind: LeaderAndIsrType
+) -> dict[int, LeaderAndIsr]:
+    told: dict[int, list[PartitionState]] = {}
+    for state in states:
+        for broker_id in state.replicas:
+            if broker_id in broker_ids and broker_id in cluster.image.brokers:
+                told.setdefault(broker_id, []).append(state)
+    return {
+        broker_id: LeaderAndIsr(
+            controller_id=cluster.controller_id,
+            controller_epoch=cluster.controller_epoch,
+            broker_epoch=cluster.image.brokers[broker_id].epoch,
+            type=kind,
+            partitions=tuple(partitions),
+            live_leaders=_live_leaders(cluster, {state.leader for state in partitions}),
+        )
+        for broker_id, partitions in told.items()
+    }
+
+
+def _live_leaders(cluster: Cluster, leaders: set[int]) -> tuple[LiveLeader, ...]:
+    return tuple(
+        LiveLeader(broker_id=leader, host=endpoint.host, port=endpoint.port)
+        for leader in sorted(leaders)
+        if (broker := cluster.image.brokers.get(leader)) is not None
+        for endpoint in (broker.endpoint(cluster.listener),)
+    )
+
+
+def _news(cluster: Cluster, states: list[PartitionState], broker_ids: Collection[int]) -> dict[int, UpdateMetadata]:
+    brokers = tuple(cluster.image.brokers[one] for one in sorted(cluster.image.brokers))
+    return {
+        broker_id: UpdateMetadata(
+            controller_id=cluster.controller_id,
+            controller_epoch=cluster.controller_epoch,
+            broker_epoch=cluster.image.brokers[broker_id].epoch,
+            partitions=tuple(states),
+            brokers=brokers,
+        )
+        for broker_id in broker_ids
+        if broker_id in cluster.image.brokers
+    }
+
+
+def _stops(cluster: Cluster, stops: dict[int, list[StoppedPartition]]) -> dict[int, StopReplica]:
+    return {
+        broker_id: StopReplica(
+            controller_id=cluster.controller_id,
+            controller_epoch=cluster.controller_epoch,
+            broker_epoch=cluster.image.brokers[broker_id].epoch,
+            partitions=tuple(stopped),
+        )
+        for broker_id, stopped in stops.items()
+    }

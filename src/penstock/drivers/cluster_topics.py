@@ -1,0 +1,99 @@
+"""Topics of a cluster: any broker writes that one is wanted, the controller gives it leaders, and the answer waits for that."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from penstock.controller.topics import TopicDecision, TopicDefaults, decide_mark_deleted, leave_states_to_controller
+from penstock.drivers.cluster_store import ClusterStore
+from penstock.drivers.config_changes import telling
+from penstock.drivers.loop import Loop
+from penstock.drivers.topics import Confirmed, TopicDriver
+from penstock.metadata import layout
+from penstock.metadata.image import Image, TopicImage
+from penstock.metadata.store import Committed, NodeExistsError, Refused, SetData, Transaction
+
+WAIT_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Wait:
+    is_over: Callable[[], bool]
+    confirmed: Confirmed
+
+
+class ClusterTopics(TopicDriver):
+    def __init__(
+        self,
+        image: Image,
+        store: ClusterStore,
+        defaults: TopicDefaults,
+        new_id: Callable[[], uuid.UUID],
+        loop: Loop,
+    ) -> None:
+        super().__init__(image, store, defaults, new_id)
+        self._loop = loop
+        self._waits: list[_Wait] = []
+
+    def create(self, decision: TopicDecision, confirmed: Confirmed) -> None:
+        def is_over() -> bool:
+            return self._is_led(decision.name, len(decision.replicas))
+
+        self._write(leave_states_to_controller(decision.transaction), is_over, confirmed)
+
+    def submit(self, transaction: Transaction, confirmed: Confirmed) -> None:
+        """A grown topic, or configurations."""
+        grown = {
+            name: len(layout.decode_topic(one.path, one.data).replicas)
+            for one in transaction.operations
+            if isinstance(one, SetData) and (name := layout.topic_of(one.path)) is not None
+        }
+
+        def is_over() -> bool:
+            return all(self._is_led(name, count) for name, count in grown.items())
+
+        self._write(leave_states_to_controller(transaction), is_over, confirmed)
+
+    def delete(self, topic: TopicImage, confirmed: Confirmed) -> None:
+        def is_over() -> bool:
+            present = self._image.topics.get(topic.name)
+            return present is None or present.topic_id != topic.topic_id
+
+        self._write(decide_mark_deleted(topic), is_over, confirmed)
+
+    def _is_led(self, name: str, partitions: int) -> bool:
+        topic = self._image.topics.get(name)
+        return (
+            topic is not None
+            and len(topic.partitions) >= partitions
+            and all(one.leader >= 0 for one in topic.partitions.values())
+        )
+
+    def _write(self, transaction: Transaction, is_over: Callable[[], bool], confirmed: Confirmed) -> None:
+        def written(event: Committed | Refused) -> None:
+            if isinstance(event, Refused) and not (
+                isinstance(event.error, NodeExistsError)
+                and transaction.operations[event.index].path.startswith(layout.DELETED_TOPICS)
+            ):
+                confirmed(event.error)
+            elif is_over():
+                confirmed(None)
+            else:
+                wait = _Wait(is_over, confirmed)
+                self._waits.append(wait)
+                self._loop.call_later(WAIT_MS, lambda: self._end(wait))
+
+        self._store.submit(telling(transaction), written)
+
+    def follow(self, topics: Iterable[str]) -> None:
+        """The image of these topics changed."""
+        del topics
+        for wait in [wait for wait in self._waits if wait.is_over()]:
+            self._end(wait)
+
+    def _end(self, wait: _Wait) -> None:
+        if wait in self._waits:
+            self._waits.remove(wait)
+            wait.confirmed(None)

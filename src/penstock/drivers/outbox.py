@@ -1,0 +1,98 @@
+"""What the controller has to tell brokers: to each one thing at a time, in order, again until it was heard or does not matter."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from penstock.controller.errors import StaleBrokerEpochError, StaleControllerEpochError
+from penstock.controller.peer_requests import PeerAnswer, PeerRequest, PeerRequests
+from penstock.drivers.loop import Loop
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS = 100
+
+Answered = Callable[[int, PeerRequest, PeerAnswer], object]
+
+
+class ControllerChannel(Protocol):
+    """The controller's ways to brokers."""
+
+    def send(self, broker_id: int, request: PeerRequest, done: Callable[[PeerAnswer], object]) -> None:
+        """`done` gets the broker's answer, or one that says why there is none; once."""
+
+    def forget(self, broker_id: int) -> None:
+        """The broker is gone, or lives anew."""
+
+
+class Outbox:
+    def __init__(
+        self, loop: Loop, channel: ControllerChannel, is_wanted: Callable[[int, PeerRequest], bool], answered: Answered
+    ) -> None:
+        """`is_wanted` says whether a request still matters; `answered` hears of every answer that a broker gave."""
+        self._loop = loop
+        self._channel = channel
+        self._is_wanted = is_wanted
+        self._answered = answered
+        self._queues: dict[int, deque[PeerRequest]] = {}
+        self._busy: set[int] = set()
+        self._lives: Counter[int] = Counter()
+        """How often each broker was forgotten: what was under way to it then is not heard of any more."""
+
+    def put(self, requests: PeerRequests) -> None:
+        for kind in (requests.leader_and_isr, requests.update_metadata, requests.stop_replica):
+            for broker_id, request in kind.items():
+                self._queues.setdefault(broker_id, deque()).append(request)
+        for broker_id in list(self._queues):
+            self._next(broker_id)
+
+    def forget(self, broker_id: int) -> None:
+        self._queues.pop(broker_id, None)
+        self._busy.discard(broker_id)
+        self._lives[broker_id] += 1
+        self._channel.forget(broker_id)
+
+    def clear(self) -> None:
+        """Nothing more is said: another controller was elected."""
+        for broker_id in self._queues.keys() | self._busy:
+            self.forget(broker_id)
+
+    def _next(self, broker_id: int) -> None:
+        if broker_id in self._busy:
+            return
+        queue = self._queues.get(broker_id)
+        while queue and not self._is_wanted(broker_id, queue[0]):
+            queue.popleft()
+        if not queue:
+            self._queues.pop(broker_id, None)
+            return
+        self._busy.add(broker_id)
+        request, life = queue[0], self._lives[broker_id]
+
+        def done(answer: PeerAnswer) -> None:
+            if life == self._lives[broker_id]:
+                self._heard(broker_id, request, answer)
+
+        self._channel.send(broker_id, request, done)
+
+    def _heard(self, broker_id: int, request: PeerRequest, answer: PeerAnswer) -> None:
+        stale = isinstance(answer.error, StaleControllerEpochError | StaleBrokerEpochError)
+        if answer.error is not None and not stale and self._is_wanted(broker_id, request):
+            logger.info("broker %d did not answer the controller, which asks again: %s", broker_id, answer.error)
+            self._loop.call_later(RETRY_MS, partial(self._again, broker_id, self._lives[broker_id]))
+            return
+        self._busy.discard(broker_id)
+        queue = self._queues.get(broker_id)
+        if queue and queue[0] is request:
+            queue.popleft()
+        self._answered(broker_id, request, answer)
+        self._next(broker_id)
+
+    def _again(self, broker_id: int, life: int) -> None:
+        if life == self._lives[broker_id]:
+            self._busy.discard(broker_id)
+            self._next(broker_id)

@@ -1,0 +1,282 @@
+"""Carries out what the controller says to this broker (rows R5, C3): roles, ends of roles, and what to tell clients.
+
+Requests are taken one after the other, in the order they came, each after the directories it needs were made on a thread. A
+request of a controller that was replaced is refused, and one that was meant for an earlier life of this broker.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from penstock.base.clock import Clock
+from penstock.base.errors import PenstockError
+from penstock.base.ids import TopicPartition
+from penstock.controller.errors import StaleBrokerEpochError, StaleControllerEpochError
+from penstock.controller.peer_requests import (
+    EPOCH_DURING_DELETION,
+    LEADER_DURING_DELETION,
+    LeaderAndIsr,
+    LiveLeader,
+    PartitionState,
+    PeerAnswer,
+    PeerRequest,
+    StopReplica,
+    UpdateMetadata,
+)
+from penstock.drivers.doubts import Doubts
+from penstock.drivers.followers import Followers
+from penstock.drivers.holdings import Holdings
+from penstock.drivers.loop import Loop
+from penstock.metadata.image import Image, PartitionImage
+from penstock.replication.errors import InconsistentTopicIdError, UnknownTopicOrPartitionError
+from penstock.replication.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+Done = Callable[[PeerAnswer], object]
+Errors = dict[TopicPartition, PenstockError]
+
+
+class Replicas:
+    """`broker_epoch` is this broker's life, as its registration has it; -1 before that, when every request is for it."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        loop: Loop,
+        clock: Clock,
+        image: Image,
+        holdings: Holdings,
+        followers: Followers,
+        roles_changed: Callable[[set[str]], object],
+        brokers_changed: Callable[[Iterable[LiveLeader]], object] = lambda _brokers: None,
+    ) -> None:
+        """`roles_changed` hears of topics whose partitions changed hands, `brokers_changed` of where other brokers are."""
+        self._node_id = node_id
+        self._loop = loop
+        self._clock = clock
+        self._image = image
+        self._holdings = holdings
+        self._followers = followers
+        self._roles_changed = roles_changed
+        self._brokers_changed = brokers_changed
+        self.doubts: Doubts | None = None
+        """Logs to be cut before they follow; None where there are none."""
+        self.broker_epoch = -1
+        self.controller_id = -1
+        self.controller_epoch = 0
+        self._queue: deque[tuple[PeerRequest, Done]] = deque()
+        self._is_busy = False
+        self.is_told = False
+        """Whether clients' metadata came: who coordinates must know of every partition that there is."""
+        self._untold: set[str] = set()
+        self._waiting_for_news: list[Callable[[], object]] = []
+
+    def when_told(self, go_on: Callable[[], object]) -> None:
+        """Calls back when the controller has told what there is, for the first time."""
+        if self.is_told:
+            go_on()
+        else:
+            self._waiting_for_news.append(go_on)
+
+    # One after the other.
+    def take(self, request: PeerRequest, done: Done) -> None:
+        """Carries a request out in its turn; `done` gets the answer, at once where nothing stands before it."""
+        self._queue.append((request, done))
+        if not self._is_busy:
+            self._next()
+
+    def _next(self) -> None:
+        while self._queue and not self._is_busy:
+            request, done = self._queue.popleft()
+            job = self._directories_for(request)
+            if job is None:
+                done(self._carry_out(request))
+                continue
+            self._is_busy = True
+            self._loop.run_in_thread(job, partial(self._prepared, request, done))
+
+    def _directories_for(self, request: PeerRequest) -> Callable[[], None] | None:
+        if not isinstance(request, LeaderAndIsr) or self._refusal(request) is not None:
+            return None
+        wanted: dict[TopicPartition, uuid.UUID] = {
+            state.topic_partition: state.topic_id
+            for state in request.partitions
+            if self._node_id in state.replicas and self._holdings.partitions.find(state.topic, state.partition) is None
+        }
+        return self._holdings.prepare(wanted)
+
+    def _prepared(self, request: PeerRequest, done: Done, outcome: object) -> None:
+        if isinstance(outcome, BaseException):
+            logger.warning("directories could not be prepared: %s", outcome)  # whoever opens them meets it again
+        self._is_busy = False
+        done(self._carry_out(request))
+        self._next()
+
+    def _refusal(self, request: PeerRequest) -> PenstockError | None:
+        if request.controller_epoch < self.controller_epoch:
+            return StaleControllerEpochError(
+                f"controller {request.controller_id} has epoch {request.controller_epoch}, "
+                f"known is {self.controller_epoch}"
+            )
+        if 0 <= request.broker_epoch < self.broker_epoch:
+            return StaleBrokerEpochError(
+                f"the request is for epoch {request.broker_epoch} of this broker, which is in {self.broker_epoch}"
+            )
+        return None
+
+    def _carry_out(self, request: PeerRequest) -> PeerAnswer:
+        refusal = self._refusal(request)
+        if refusal is not None:
+            logger.info("refused: %s", refusal)
+            return PeerAnswer(error=refusal)
+        self.controller_id, self.controller_epoch = request.controller_id, request.controller_epoch
+        if isinstance(request, LeaderAndIsr):
+            return self._become(request)
+        if isinstance(request, StopReplica):
+            return self._stop(request)
+        return self._tell(request)
+
+    # Roles.
+    def _become(self, request: LeaderAndIsr) -> PeerAnswer:
+        self._brokers_changed(request.live_leaders)
+        errors: Errors = {}
+        taken: dict[TopicPartition, tuple[Partition, PartitionState]] = {}
+        for state in request.partitions:
+            try:
+                partition = self._check(state)
+            except PenstockError as error:
+                errors[state.topic_partition] = error
+                continue
+            taken[state.topic_partition] = partition, state
+            # Followers ask by id, and may do so before clients are told of the topic.
+            self._image.names_by_id[state.topic_id.bytes] = state.topic
+        now_ms = self._clock.monotonic_ms()
+        for topic_partition, (partition, state) in taken.items():
+            if partition.leader_epoch != state.leader_epoch or partition.is_leader:
+                self._followers.unfollow(topic_partition)
+            partition.take_role(
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                isr=state.isr,
+                replicas=state.replicas,
+                partition_epoch=state.partition_epoch,
+                now_ms=now_ms,
+            )
+            self._holdings.changed(topic_partition)
+        for topic_partition, (partition, _) in taken.items():
+            try:
+                self._follow(partition)
+            except PenstockError as error:
+                errors[topic_partition] = error
+        if self.doubts is not None:
+            known = (key for key, (one, _) in taken.items() if one.leader >= 0 and key not in errors)
+            self.doubts.settle(known)
+        self._followers.close_idle()
+        topics = {state.topic for _, state in taken.values()}
+        if self.is_told:
+            self._roles_changed(topics)
+        else:
+            self._untold |= topics
+        return PeerAnswer(partition_errors=errors)
+
+    def _check(self, state: PartitionState) -> Partition:
+        """The partition that takes this state."""
+        if self._node_id not in state.replicas:
+            raise UnknownTopicOrPartitionError(f"{state.topic_partition} has no replica on broker {self._node_id}")
+        partition = self._holdings.find_or_open(state.topic_partition, state.topic_id, state.leader_epoch)
+        if partition.topic_id != state.topic_id.bytes:
+            raise InconsistentTopicIdError(f"{state.topic_partition} is of another topic here")
+        if state.leader_epoch < partition.leader_epoch:
+            raise StaleControllerEpochError(
+                f"{state.topic_partition} is in leader epoch {partition.leader_epoch}, the request says {state.leader_epoch}"
+            )
+        return partition
+
+    def _follow(self, partition: Partition) -> None:
+        if partition.is_leader or partition.leader < 0 or self._followers.is_followed(partition.topic_partition):
+            return
+        if self.doubts is not None and partition.topic_partition in self.doubts:
+            log = partition.log
+            if log.recovery_point < log.end_offset:
+                logger.info("%s may have lost records: cut to %d", partition.topic_partition, log.recovery_point)
+                self._holdings.directories.truncate(partition.topic_partition, log.recovery_point)
+        self._followers.follow(partition)
+
+    def _stop(self, request: StopReplica) -> PeerAnswer:
+        errors: Errors = {}
+        topics = set()
+        for one in request.partitions:
+            topic_partition = TopicPartition(one.topic, one.partition)
+            partition = self._holdings.partitions.find(one.topic, one.partition)
+            if partition is None:
+                if one.delete:
+                    self._holdings.remove_left_over(topic_partition)
+                continue
+            if one.leader_epoch != EPOCH_DURING_DELETION and 0 <= one.leader_epoch < partition.leader_epoch:
+                errors[topic_partition] = StaleControllerEpochError(
+                    f"{topic_partition} is in leader epoch {partition.leader_epoch}, the request says {one.leader_epoch}"
+                )
+                continue
+            self._followers.unfollow(topic_partition)
+            if one.delete:
+                self._holdings.drop(partition)
+            else:
+                self._holdings.let_go(partition)
+            topics.add(one.topic)
+        self._followers.close_idle()
+        self._roles_changed(topics)
+        return PeerAnswer(partition_errors=errors)
+
+    # What clients are told.
+    def _tell(self, request: UpdateMetadata) -> PeerAnswer:
+        image = self._image
+        image.controller_id = request.controller_id
+        image.tell_brokers(request.brokers)
+        topics: dict[str, list[PartitionState]] = {}
+        for state in request.partitions:
+            topics.setdefault(state.topic, []).append(state)
+        for topic, states in topics.items():
+            for state in states:
+                if state.leader == LEADER_DURING_DELETION:
+                    image.forget_partition(topic, state.partition)
+            kept = [state for state in states if state.leader != LEADER_DURING_DELETION]
+            if not kept:
+                continue
+            image.tell_partitions(
+                topic,
+                kept[0].topic_id,
+                {
+                    one.partition: PartitionImage(
+                        one.replicas, one.leader, one.leader_epoch, one.isr, one.partition_epoch
+                    )
+                    for one in kept
+                },
+                {one.partition: one.offline_replicas for one in kept},
+            )
+            for state in kept:
+                self._confirm(state)
+        self.is_told = True
+        untold, self._untold = self._untold, set()
+        self._roles_changed(untold | set(topics))
+        waiting, self._waiting_for_news = self._waiting_for_news, []
+        for go_on in waiting:
+            go_on()
+        return PeerAnswer()
+
+    def _confirm(self, state: PartitionState) -> None:
+        """What the store has of an ISR that this broker leads: the answer to its own request may have been lost."""
+        partition = self._holdings.partitions.find(state.topic, state.partition)
+        if partition is not None and partition.confirm_isr(state.leader_epoch, state.isr, state.partition_epoch):
+            self._holdings.changed(state.topic_partition)
+
+    def configs_changed(self, topics: Iterable[str]) -> None:
+        """Topics whose configurations changed in the image."""
+        for topic in topics:
+            for partition in self._holdings.partitions.of_topic(topic):
+                self._holdings.configure(partition)

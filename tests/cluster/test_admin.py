@@ -1,0 +1,143 @@
+"""What people do with a cluster while it runs: configurations, more partitions, deletions, and a ZooKeeper that goes away."""
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+from tests.support.cluster_load import (
+    FINAL_READER,
+    Load,
+    leader_of,
+    look,
+    make_topic,
+    read_everything,
+    wait_for_equal_replicas,
+    wait_for_isr,
+)
+from tests.support.history import History
+from tests.support.processes import wait_until
+
+from penstock.testing import Cluster
+
+WAIT_SECONDS = 120
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(
+        zookeeper_session_timeout_ms=4_000, replica_fetch_backoff_ms=100, controller_socket_timeout_ms=3_000
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def admin(cluster: Cluster) -> AdminClient:
+    return AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+
+
+def _refusal(cluster: Cluster, topic: str, partition: int) -> int | None:
+    """The error's code of a record of 2,000 bytes; None where it is taken."""
+    errors: list[KafkaError | None] = []
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "message.timeout.ms": WAIT_SECONDS * 1000, "log_level": 0}
+    )
+    producer.produce(topic, b"x" * 2_000, partition=partition, on_delivery=lambda error, _message: errors.append(error))
+    producer.flush(WAIT_SECONDS)
+    (error,) = errors
+    return None if error is None else error.code()
+
+
+def test_every_broker_follows_a_changed_configuration(cluster: Cluster, admin: AdminClient) -> None:
+    make_topic(cluster, "configured")
+    assert {one.leader for one in look(cluster, "configured").values()} == {1, 2, 3}
+    assert [_refusal(cluster, "configured", partition) for partition in range(3)] == [None] * 3
+    entry = ConfigEntry("max.message.bytes", "1000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, "configured", incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(WAIT_SECONDS)
+    for partition in range(3):
+        wait_until(
+            lambda partition=partition: _refusal(cluster, "configured", partition) == KafkaError.MSG_SIZE_TOO_LARGE,  # type: ignore[misc]
+            seconds=WAIT_SECONDS,
+            what=f"the leader of partition {partition} refuses",
+        )
+
+
+def test_a_topic_grows_and_goes_on_every_broker(cluster: Cluster, admin: AdminClient) -> None:
+    make_topic(cluster, "grows")
+    admin.create_partitions([NewPartitions("grows", 5)])["grows"].result(WAIT_SECONDS)
+    assert sorted(look(cluster, "grows")) == [0, 1, 2, 3, 4]
+    wait_for_isr(cluster, "grows", 3)
+    directories = [broker.data / f"grows-{number}" for broker in cluster.brokers.values() for number in range(5)]
+    assert all(directory.is_dir() for directory in directories)
+    admin.delete_topics(["grows"])["grows"].result(WAIT_SECONDS)
+    wait_until(
+        lambda: not any(directory.exists() for directory in directories), seconds=WAIT_SECONDS, what="no log is left"
+    )
+    make_topic(cluster, "grows")
+    assert sorted(look(cluster, "grows")) == [0, 1, 2], "a new topic of the same name is another one"
+
+
+def test_without_zookeeper_produce_and_fetch_go_on_and_all_heals(cluster: Cluster, admin: AdminClient) -> None:
+    topic = "no-zookeeper"
+    make_topic(cluster, topic)
+    wait_for_isr(cluster, topic, 3)
+    history = History()
+    with Load(cluster, topic, history) as load:
+        load.wait_for_more()
+        cluster.zookeeper.stop()
+        load.wait_for_more(300)
+
+        def refusal() -> KafkaError | None:
+            try:
+                admin.create_topics([NewTopic("too-early", 1, 3)])["too-early"].result(WAIT_SECONDS)
+            except KafkaException as refused:
+                error: KafkaError = refused.args[0]
+                return error
+            return None
+
+        error = wait_until(refusal, seconds=WAIT_SECONDS, what="an admin call is refused")
+        assert error.code() in (KafkaError.REQUEST_TIMED_OUT, KafkaError._TIMED_OUT), error
+        load.wait_for_more()
+        cluster.zookeeper.start()
+        wait_until(lambda: _is_created(admin, "late-enough"), seconds=WAIT_SECONDS, what="a topic can be made again")
+        load.wait_for_more()
+    wait_for_isr(cluster, topic, 3)
+    read_everything(cluster, topic, history)
+    assert history.anomalies(FINAL_READER) == []
+    wait_for_equal_replicas(cluster, topic)
+
+
+def _is_created(admin: AdminClient, topic: str) -> bool:
+    try:
+        admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(WAIT_SECONDS)
+    except KafkaException as refused:
+        return bool(refused.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS)
+    return True
+
+
+def test_an_old_id_on_an_empty_disk_is_no_leader_and_catches_up(cluster: Cluster) -> None:
+    """The last replica standing, with another disk: what it lost it gets back from the others, never the other way."""
+    topic = "empty-disk"
+    make_topic(cluster, topic, partitions=1)
+    history = History()
+    leader = leader_of(cluster, topic)
+    with Load(cluster, topic, history, partitions=1) as load:
+        load.wait_for_more()
+        cluster.kill(leader)
+        broker = cluster.brokers[leader]
+        broker.data.rename(broker.data.with_name(f"{broker.data.name}-lost"))
+        cluster.start_broker(leader)
+        load.wait_for_more()
+        wait_for_isr(cluster, topic, 3)
+    read_everything(cluster, topic, history, partitions=1)
+    assert history.anomalies(FINAL_READER) == []
+    wait_for_equal_replicas(cluster, topic, partitions=1)

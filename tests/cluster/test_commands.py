@@ -1,0 +1,130 @@
+"""`penstock cluster`, `penstock elect` and `penstock zookeeper`, as a user types them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.processes import Child, register, unregister, wait_until
+from tests.support.stores import AskedZooKeeper
+
+from penstock.app.zookeeper_server import free_port
+from penstock.cli.main import main
+
+WAIT_SECONDS = 120
+PENSTOCK = [sys.executable, "-m", "penstock.cli"]
+
+
+class Up:
+    """`penstock cluster up` in a process."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        command = [*PENSTOCK, "cluster", "up", "--data", str(data), "--listen", "127.0.0.1:0", "--brokers", "3"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        register(self.process.pid)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("ready "), line
+        self.bootstrap = line.split()[1]
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(WAIT_SECONDS)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        unregister(self.process.pid)
+        return code
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    cluster = Up(tmp_path_factory.mktemp("up") / "cluster")
+    yield cluster
+    if cluster.process.poll() is None:
+        cluster.end()
+
+
+def status(up: Up, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["cluster", "status", "--data", str(up.data), "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def alive(found: dict[str, Any]) -> list[int]:
+    return [broker["id"] for broker in found["brokers"] if broker["alive"]]
+
+
+def test_a_cluster_with_one_command(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
+    found = status(up, capsys)
+    assert [broker["id"] for broker in found["brokers"]] == [1, 2, 3]
+    assert alive(found) == [1, 2, 3]
+    assert found["controller"] in (1, 2, 3)
+    assert set(found) == {"brokers", "controller", "zookeeper"}
+    assert set(found["brokers"][0]) == {"id", "pid", "host", "port", "alive"}
+    assert up.bootstrap == ",".join(f"{one['host']}:{one['port']}" for one in found["brokers"])
+
+
+def test_topics_have_three_replicas_and_leaders_can_be_elected(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topics", "create", "t", "--partitions", "3", "-b", up.bootstrap]) == 0
+    assert main(["topics", "describe", "t", "-b", up.bootstrap, "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [len(row["replicas"]) for row in rows] == [3, 3, 3]
+    assert {row["leader"] for row in rows} == {1, 2, 3}
+    assert main(["elect", "preferred", "-b", up.bootstrap, "--json"]) == 0
+    assert capsys.readouterr().out == "", "all of them lead already"
+    assert main(["elect", "preferred", "--topic", "t:9", "-b", up.bootstrap]) == 1
+
+
+def test_a_second_cluster_in_the_same_place_is_refused(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cluster", "up", "--data", str(up.data), "--listen", "127.0.0.1:0"]) == 1
+    assert "runs in" in capsys.readouterr().err
+
+
+def test_a_dead_broker_is_seen_and_ctrl_c_ends_the_rest(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
+    before = status(up, capsys)
+    os.kill(before["brokers"][0]["pid"], signal.SIGKILL)
+    wait_until(lambda: alive(status(up, capsys)) == [2, 3], seconds=WAIT_SECONDS, what="broker 1 is not alive")
+    wait_until(lambda: status(up, capsys)["controller"] in (2, 3), seconds=WAIT_SECONDS, what="another controller")
+    assert up.end() == 0
+    for broker in before["brokers"]:
+        with pytest.raises(ProcessLookupError):
+            os.kill(broker["pid"], 0)
+    found = status(up, capsys)
+    assert alive(found) == []
+    assert found["controller"] == -1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["cluster", "status", "--data", "nowhere"], "no cluster was started in nowhere"),
+        (["cluster", "up", "--listen", "here"], "write HOST:PORT"),
+        (["zookeeper", "--listen", "here"], "write HOST:PORT"),
+        (["zookeeper", "--id", "3", "--server", "1=h:1:2"], "--id names none"),
+        (["zookeeper", "--server", "1=h"], "write ID=HOST:PORT:PORT"),
+        (["elect", "unclean"], "name its topics"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) != 0
+    assert said in capsys.readouterr().err
+
+
+def test_a_zookeeper_in_the_foreground(tmp_path: Path) -> None:
+    port = free_port()
+    command = [*PENSTOCK, "zookeeper", "--data", str(tmp_path / "data"), "--listen", f"127.0.0.1:{port}"]
+    with Child(command, output=tmp_path / "said") as child:
+        store = AskedZooKeeper(f"127.0.0.1:{port}")
+        assert store.store.session_id != 0
+        store.close()
+        child.stop()

@@ -1,0 +1,92 @@
+"""Three real brokers and a real ZooKeeper, harmed under load: nothing acknowledged is lost, doubled or moved."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.support.cluster_load import (
+    FINAL_READER,
+    Load,
+    leader_of,
+    make_topic,
+    read_everything,
+    wait_for_equal_replicas,
+    wait_for_isr,
+)
+from tests.support.history import History
+
+from penstock.testing import Cluster
+from penstock.testing.network import STORE
+
+SESSION_TIMEOUT_MS = 4_000
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(
+        zookeeper_session_timeout_ms=SESSION_TIMEOUT_MS,
+        replica_lag_time_max_ms=3_000,
+        replica_fetch_backoff_ms=100,
+        controller_socket_timeout_ms=3_000,
+    ) as cluster:
+        yield cluster
+
+
+def kill_the_leader(cluster: Cluster, topic: str) -> Callable[[], None]:
+    leader = leader_of(cluster, topic)
+    cluster.kill(leader)
+    return lambda: cluster.start_broker(leader)
+
+
+def pause_the_leader(cluster: Cluster, topic: str) -> Callable[[], None]:
+    leader = leader_of(cluster, topic)
+    cluster.pause(leader)
+    return lambda: cluster.resume(leader)
+
+
+def partition_the_leader(cluster: Cluster, topic: str) -> Callable[[], None]:
+    cluster.partition(leader_of(cluster, topic))
+    return cluster.heal
+
+
+def cut_the_leader_from_zookeeper(cluster: Cluster, topic: str) -> Callable[[], None]:
+    cluster.cut({(leader_of(cluster, topic), STORE)})
+    return cluster.heal
+
+
+def cut_a_follower_from_the_leader(cluster: Cluster, topic: str) -> Callable[[], None]:
+    leader = leader_of(cluster, topic)
+    cluster.cut({(leader % 3 + 1, leader)})
+    return cluster.heal
+
+
+def stop_the_leader(cluster: Cluster, topic: str) -> Callable[[], None]:
+    leader = leader_of(cluster, topic)
+    cluster.stop_broker(leader)
+    return lambda: cluster.start_broker(leader)
+
+
+HARMS = [
+    kill_the_leader,
+    stop_the_leader,
+    pytest.param(pause_the_leader, marks=pytest.mark.long),
+    partition_the_leader,
+    pytest.param(cut_the_leader_from_zookeeper, marks=pytest.mark.long),
+    pytest.param(cut_a_follower_from_the_leader, marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_nothing_acknowledged_is_lost(cluster: Cluster, harm: Callable[[Cluster, str], Callable[[], None]]) -> None:
+    topic = harm.__name__.replace("_", "-")
+    make_topic(cluster, topic)
+    history = History()
+    with Load(cluster, topic, history) as load:
+        load.wait_for_more()
+        mend = harm(cluster, topic)
+        load.wait_for_more(100)
+        mend()
+        wait_for_isr(cluster, topic, 3)
+        load.wait_for_more()
+    read_everything(cluster, topic, history)
+    assert history.anomalies(FINAL_READER) == []
+    wait_for_equal_replicas(cluster, topic)

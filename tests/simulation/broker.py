@@ -1,0 +1,251 @@
+"""One simulated broker: the real parts of a broker of a cluster, on a disk in memory and a simulated network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any, cast
+
+from penstock.app.config import BrokerConfig
+from penstock.base.errors import PenstockError
+from penstock.base.ids import TopicPartition
+from penstock.base.jobs import InlineJobs
+from penstock.drivers.appends import HeavyAppends
+from penstock.drivers.cluster_store import ClusterStore
+from penstock.drivers.controller import Controller
+from penstock.drivers.delayed import Delayed
+from penstock.drivers.doubts import Doubts
+from penstock.drivers.failures import Failures
+from penstock.drivers.flushes import Flushes
+from penstock.drivers.followers import Followers, LeaderChannel
+from penstock.drivers.holdings import Holdings
+from penstock.drivers.isr import IsrDriver
+from penstock.drivers.replicas import Replicas
+from penstock.drivers.steps import run_steps
+from penstock.handlers.api import CloseConnectionError, Peer
+from penstock.handlers.authoriser import AllowAll
+from penstock.handlers.registry import make_registry
+from penstock.handlers.services import ClusterServices, Services
+from penstock.metadata import layout
+from penstock.metadata.image import Image
+from penstock.metadata.layout import BrokerNode, Endpoint
+from penstock.metadata.store import Create, SessionState, StoreError
+from penstock.peers.channels import BrokerLinks, ControllerLink, LeaderLink
+from penstock.peers.replica_fetch import FetchLimits
+from penstock.protocol.errors import MalformedMessageError
+from penstock.replication.fetch_sessions import FetchSessions
+from penstock.replication.partitions import Partitions
+from penstock.server.dispatch import Dispatcher, Waiting
+from penstock.storage.config import log_config
+from penstock.storage.log_directories import LogDirectories
+from tests.simulation.events import Events, NodeLoop
+from tests.simulation.network import Network, SimLink, content_of
+from tests.simulation.store import SimTree
+from tests.support.forgetful_files import ForgetfulFiles
+
+HOUSEKEEPING_MS = 700
+LAG_MS = 600
+
+
+class SimBroker:
+    """A process: made when it starts, `end`ed when it dies."""
+
+    def __init__(
+        self,
+        node_id: int,
+        events: Events,
+        network: Network,
+        tree: SimTree,
+        files: ForgetfulFiles,
+        generation: str,
+        settings: dict[str, str],
+    ) -> None:
+        self.node_id = node_id
+        self._generation = generation
+        self._events = events
+        self._network = network
+        self.files = files
+        self.loop = loop = NodeLoop(events)
+        clock = events.clock
+        config = BrokerConfig({**settings, "replica.lag.time.max.ms": str(LAG_MS), "replica.fetch.backoff.ms": "50"})
+        self.directories = LogDirectories(
+            ["/data"],
+            cast(Any, files),
+            clock,
+            config_for=lambda _partition: log_config({}, config.log_values),
+            jobs=InlineJobs(),
+        )
+        self.directories.open()
+        self.partitions = Partitions()
+        self.image = Image()
+        produce: Delayed[TopicPartition] = Delayed("Produce", clock, loop)
+        fetch: Delayed[TopicPartition] = Delayed("Fetch", clock, loop)
+        self._waits = produce, fetch
+        holdings = Holdings(
+            node_id=node_id,
+            image=self.image,
+            partitions=self.partitions,
+            directories=self.directories,
+            log_values=config.log_values,
+            loop=loop,
+            waits=self._waits,
+        )
+        failures = Failures(
+            self.directories, self._waits, went_offline=lambda _lost: None, all_failed=lambda _reason: None
+        )
+        self._flushes = Flushes(loop, self._waits, failures)
+        self.followers = Followers(
+            loop=loop,
+            clock=clock,
+            cutter=self.directories,
+            flushes=self._flushes,
+            backoff_ms=config["replica.fetch.backoff.ms"],
+            open_channel=self._open_channel,
+            moved=self._moved,
+        )
+        self.replicas = Replicas(
+            node_id=node_id,
+            loop=loop,
+            clock=clock,
+            image=self.image,
+            holdings=holdings,
+            followers=self.followers,
+            roles_changed=lambda _topics: None,
+        )
+        self.replicas.doubts = Doubts(cast(Any, files), "/data", generation, self.directories.logs)
+        session = tree.open(node_id, lambda: loop.call_soon(self._store.hand_out))
+        self._store = ClusterStore(session, loop)
+        self.controller = Controller(
+            node_id=node_id,
+            loop=loop,
+            clock=clock,
+            store=self._store,
+            channel=BrokerLinks(self._link),
+            log_values=config.log_values,
+            topic_configs={},
+        )
+        self._controller_link = ControllerLink(
+            self._link, node_id, lambda: self.replicas.broker_epoch, lambda: self.image.controller_id
+        )
+        self.isr = IsrDriver(
+            node_id=node_id,
+            loop=loop,
+            clock=clock,
+            partitions=self.partitions,
+            channel=self._controller_link,
+            lag_ms_max=LAG_MS,
+            broker_epoch=lambda: self.replicas.broker_epoch,
+            moved=self._moved,
+        )
+        numbers = count(1)
+        nothing: Any = None
+        services = Services(
+            node_id=node_id,
+            clock=clock,
+            image=self.image,
+            partitions=self.partitions,
+            directories=self.directories,
+            moves=nothing,
+            produce_waits=produce,
+            fetch_waits=fetch,
+            fetch_sessions=FetchSessions(clock, 10, lambda: next(numbers)),
+            flushes=self._flushes,
+            heavy_appends=HeavyAppends(loop, clock),
+            topics=nothing,
+            producer_ids=nothing,
+            groups=nothing,
+            transactions=nothing,
+            markers=nothing,
+            authoriser=AllowAll(),
+            settings=config,
+            cluster=ClusterServices(
+                replicas=self.replicas,
+                isr=self.isr,
+                controller=self.controller,
+                questions=nothing,
+                reads_from_nearest=False,
+            ),
+        )
+        self._dispatcher = Dispatcher(make_registry(cluster=True), services)
+        self._peer = Peer("PLAINTEXT", "sim", None)
+        self.isr.start()
+        self._store.on_session(self._session_changed)
+        self._store.start()
+        self._register()
+        self.controller.start()
+        loop.call_later(events.chance.randrange(HOUSEKEEPING_MS), self._keep_house)
+
+    def _link(self, broker_id: int) -> SimLink:
+        return self._network.link(self.node_id, broker_id, self.loop)
+
+    # Being known.
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED:
+            self.replicas.broker_epoch = -1
+        elif state is SessionState.CONNECTED:
+            self._register()
+
+    def _register(self) -> None:
+        run_steps(self._registered(), lambda _none: None)
+
+    async def _registered(self) -> None:
+        """As the real registration does; a node of an earlier session is waited for."""
+        endpoint = Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host="sim", port=self.node_id)
+        broker = BrokerNode(broker_id=self.node_id, endpoints=(endpoint,), generation=self._generation)
+        path, session_id = layout.broker_path(self.node_id), self._store.session_id
+        try:
+            await self._store.commit_one(
+                Create(path=path, data=layout.encode_broker(broker, self._events.clock.wall_ms()), ephemeral=True)
+            )
+            node = await self._store.data(path)
+        except StoreError:
+            node = None
+        if session_id != self._store.session_id:
+            return
+        if node is not None and node.stat.ephemeral_owner == session_id:
+            self.replicas.broker_epoch = node.stat.created_zxid
+        else:
+            self.loop.call_later(30, self._register)
+
+    def _open_channel(self, leader: int) -> LeaderChannel:
+        limits = FetchLimits(100, 1, 1 << 20, self._events.chance.choice((200, 1 << 20)))
+        return LeaderLink(self._link(leader), self.node_id, lambda: self.replicas.broker_epoch, limits)
+
+    def _moved(self, topic_partition: TopicPartition) -> None:
+        for waits in self._waits:
+            waits.changed(topic_partition)
+
+    def _keep_house(self) -> None:
+        """Now and then what is written is synced, and the high watermarks are remembered."""
+        chance = self._events.chance
+        for partition in self.partitions:
+            if chance.random() < 0.3:
+                partition.log.flush()
+        if chance.random() < 0.5:
+            self.directories.checkpoint()
+        self.loop.call_later(HOUSEKEEPING_MS, self._keep_house)
+
+    # Serving.
+    def serve(self, frame: bytes, answered: Callable[[bytes], object], failed: Callable[[], object]) -> None:
+        try:
+            outcome = self._dispatcher.dispatch(frame, self._peer)
+        except (MalformedMessageError, CloseConnectionError, PenstockError):
+            failed()
+            return
+        if isinstance(outcome, Waiting):
+            waiting = outcome
+
+            def resolved(answer: Any) -> None:
+                if not self.loop.is_dead:
+                    answered(content_of(waiting.encode(answer)))
+
+            waiting.pending.listen(resolved)
+        else:
+            assert outcome is not None
+            answered(content_of(outcome))
+
+    def end(self) -> None:
+        """The process is gone; its disk is as the page cache has it."""
+        self.loop.is_dead = True
+        self._network.died(self.node_id)
+        self.files.kill()

@@ -1,0 +1,118 @@
+"""What the controller tells brokers: in order, again until it is heard, and not when it does not matter any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.unit.handlers.world import ManualLoop
+
+from penstock.base.clock import ManualClock
+from penstock.base.errors import PenstockError
+from penstock.controller.errors import StaleControllerEpochError
+from penstock.controller.peer_requests import PeerAnswer, PeerRequest, PeerRequests, StopReplica, UpdateMetadata
+from penstock.drivers.outbox import RETRY_MS, Outbox
+
+
+def news(epoch: int) -> UpdateMetadata:
+    return UpdateMetadata(controller_id=1, controller_epoch=1, broker_epoch=epoch, partitions=(), brokers=())
+
+
+def stop(epoch: int) -> StopReplica:
+    return StopReplica(controller_id=1, controller_epoch=1, broker_epoch=epoch, partitions=())
+
+
+class Channel:
+    """Remembers what was sent; the test answers."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, PeerRequest, Callable[[PeerAnswer], object]]] = []
+        self.forgotten: list[int] = []
+
+    def send(self, broker_id: int, request: PeerRequest, done: Callable[[PeerAnswer], object]) -> None:
+        self.sent.append((broker_id, request, done))
+
+    def forget(self, broker_id: int) -> None:
+        self.forgotten.append(broker_id)
+
+    def answer(self, error: PenstockError | None = None) -> PeerRequest:
+        _, request, done = self.sent.pop(0)
+        done(PeerAnswer(error=error))
+        return request
+
+
+class World:
+    def __init__(self) -> None:
+        self.loop = ManualLoop(ManualClock())
+        self.channel = Channel()
+        self.unwanted: set[int] = set()
+        self.heard: list[PeerRequest] = []
+        self.outbox = Outbox(
+            self.loop,
+            self.channel,
+            lambda _broker, request: request.broker_epoch not in self.unwanted,
+            lambda _broker, request, _answer: self.heard.append(request),
+        )
+
+
+def test_a_broker_hears_one_thing_after_the_other_and_brokers_do_not_wait_for_each_other() -> None:
+    world = World()
+    world.outbox.put(PeerRequests(stop_replica={1: stop(1)}, update_metadata={1: news(1), 2: news(2)}))
+    assert [(broker, type(request)) for broker, request, _ in world.channel.sent] == [
+        (1, UpdateMetadata),
+        (2, UpdateMetadata),
+    ]
+    assert world.channel.answer() == news(1)
+    assert [broker for broker, _, _ in world.channel.sent] == [2, 1]
+    assert world.heard == [news(1)]
+
+
+def test_what_was_not_heard_is_said_again_first() -> None:
+    world = World()
+    world.outbox.put(PeerRequests(update_metadata={1: news(1)}))
+    world.outbox.put(PeerRequests(update_metadata={1: news(2)}))
+    world.channel.answer(PenstockError("nobody there"))
+    assert world.channel.sent == []
+    world.loop.advance(RETRY_MS)
+    assert [request for _, request, _ in world.channel.sent] == [news(1)]
+    world.channel.answer()
+    assert world.channel.answer() == news(2)
+
+
+def test_a_refusal_for_good_is_not_repeated() -> None:
+    world = World()
+    world.outbox.put(PeerRequests(update_metadata={1: news(1)}))
+    world.channel.answer(StaleControllerEpochError("another one speaks"))
+    world.loop.advance(RETRY_MS)
+    assert world.channel.sent == []
+
+
+def test_what_matters_no_more_is_not_said() -> None:
+    world = World()
+    for epoch in (1, 2, 3):
+        world.outbox.put(PeerRequests(update_metadata={1: news(epoch)}))
+    world.unwanted = {2}
+    world.channel.answer()
+    assert [request for _, request, _ in world.channel.sent] == [news(3)]
+
+
+def test_a_broker_that_was_forgotten_and_came_back_is_told_anew() -> None:
+    world = World()
+    world.outbox.put(PeerRequests(update_metadata={1: news(1)}))
+    late = world.channel.sent.pop()[2]
+    world.outbox.forget(1)
+    assert world.channel.forgotten == [1]
+    world.outbox.put(PeerRequests(update_metadata={1: news(2)}))
+    late(PeerAnswer())
+    assert [request for _, request, _ in world.channel.sent] == [news(2)]
+    assert world.channel.answer() == news(2)
+    assert world.heard == [news(2)]
+
+
+def test_a_controller_that_resigned_says_nothing_more() -> None:
+    world = World()
+    world.outbox.put(PeerRequests(update_metadata={1: news(1)}))
+    world.outbox.clear()
+    world.channel.answer(PenstockError("nobody there"))
+    world.loop.advance(RETRY_MS)
+    assert world.channel.sent == []
+    assert world.heard == []
