@@ -15,7 +15,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError
 
 KERNELS = [
-    "protocol/short_produce",
+    "protocol/short_kernels",
     "records/kernels",
     "records/record_kernels",
     "records/key_kernels",

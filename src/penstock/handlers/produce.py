@@ -44,7 +44,7 @@ from penstock.protocol.produce import (
     ProduceTopic,
     RecordError,
 )
-from penstock.protocol.short_produce import short_answer, short_request
+from penstock.protocol.short_kernels import short_answer, short_request
 from penstock.records.batch import TRANSACTIONAL_BIT
 from penstock.replication.append import AppendOutcome, AppendTo, append_partitions
 from penstock.replication.partition import ACKS_ALL

@@ -63,12 +63,12 @@ def test_placed_batch(data: bytes, start: int, cut: int, oldest_ms: int, base_of
 
 @given(st.binary(max_size=300), st.integers(0, 12), st.integers(3, 13))
 def test_short_produce(frame: bytes, at: int, version: int) -> None:
-    both("short_produce", "short_request", frame, at, version)
+    both("short_kernels", "short_request", frame, at, version)
 
 
 @given(st.binary(min_size=130, max_size=130), st.integers(2, 127), st.integers(3, 13), INT64, INT64)
 def test_short_answer(frame: bytes, topic_end: int, version: int, base_offset: int, start_offset: int) -> None:
-    both("short_produce", "short_answer", frame, 1, topic_end, version, -7, 3, base_offset, start_offset)
+    both("short_kernels", "short_answer", frame, 1, topic_end, version, -7, 3, base_offset, start_offset)
 
 
 @given(st.binary(max_size=3000), st.integers(0, 20))

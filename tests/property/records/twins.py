@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import penstock.protocol
 import penstock.records
-from penstock.protocol import short_produce
+from penstock.protocol import short_kernels
 from penstock.records import (
     arrow_kernels,
     build_kernels,
@@ -28,7 +28,7 @@ BUILT = (
     partition_kernels,
     recovery_kernels,
     produce_kernels,
-    short_produce,
+    short_kernels,
 )
 ROOMS = {"penstock.records": penstock.records, "penstock.protocol": penstock.protocol}
 

@@ -1,4 +1,4 @@
-# The kernel as its callers see it, compiled or interpreted; the C types stand in short_produce.py.
+# The kernel as its callers see it, compiled or interpreted; the C types stand in short_kernels.py.
 def short_request(frame: bytes, at: int, version: int) -> tuple[str | bytes, int, int, int, int, int, int] | None: ...
 def short_answer(
     frame: bytes,
