@@ -82,10 +82,10 @@ def wait_for_end(driver: Child) -> None:
     assert driver.output.read_text().endswith("done\n"), driver.output.read_text()[-3000:]
 
 
-def test_executors_in_processes_of_their_own_read_and_write(penstock_server: str, tmp_path: Path) -> None:
+def test_an_executor_in_a_process_of_its_own_reads_and_writes(penstock_server: str, tmp_path: Path) -> None:
     topic, copy = new_topic(penstock_server, partitions=2), new_topic(penstock_server, partitions=2)
     fill(penstock_server, topic, FEW_ROWS)
-    with start_driver(tmp_path, "local-cluster[2,1,600]", penstock_server, topic, copy) as driver:
+    with start_driver(tmp_path, "local-cluster[1,2,600]", penstock_server, topic, copy) as driver:
         wait_for_end(driver)
         assert f"count {FEW_ROWS}\n" in driver.output.read_text()
     found = sorted(row.value or b"" for row in committed(penstock_server, copy))

@@ -182,7 +182,7 @@ class _Play:
 
     def _should_stop(self) -> bool:
         """When everything is read and one more batch has written the windows that it closed."""
-        if self._failure is not None or self._stopping() or any(status.error for status in self._statuses):
+        if self._failure is not None or self._stopping() or any(status.state == "failed" for status in self._statuses):
             return True
         if time.monotonic() - self._began > OVER_SECONDS:
             self._failure = DemoError(f"the pipeline did not get through in {OVER_SECONDS:.0f} s")

@@ -84,7 +84,7 @@ def doctor(
 
 @app.command()
 def demo(
-    records: Annotated[int, typer.Option(min=2_400, help="How many orders and clicks are made.")] = 240_000,
+    records: Annotated[int, typer.Option(min=2_400, help="How many orders and clicks are made.")] = 120_000,
     short: Annotated[bool, typer.Option("--short", help="A tenth of them, for CI.")] = False,
     data: Annotated[
         str | None, typer.Option(help="An empty or new directory to work in; default: a temporary one.")
