@@ -84,7 +84,7 @@ class Cluster:
             leader_epoch=leader_epoch,
             isr=isr,
             controller_epoch=self.controller_epoch,
-            extra={**partition.extra, **self._record(key.topic, partition, isr)},
+            extra={**partition.extra, **self._record(key.topic, partition, leader, isr)},
         )
         return SetData(
             path=layout.state_path(key.topic, key.partition),
@@ -92,7 +92,8 @@ class Cluster:
             version=partition.state_version,
         )
 
-    def _record(self, topic: str, partition: PartitionImage, isr: tuple[int, ...]) -> dict[str, object]:
+    def _record(self, topic: str, partition: PartitionImage, leader: int, isr: tuple[int, ...]) -> dict[str, object]:
+        """A leader's logs are the truth from its election on, whatever they were before."""
         known = generations_of(partition)
         eligible: list[int] = []
         if len(isr) < self.min_isr(topic, partition):
@@ -101,7 +102,7 @@ class Cluster:
         generations: dict[str, str] = {}
         for member in isr:
             broker = self.image.brokers.get(member)
-            stays = member in partition.isr and member in known
+            stays = member in partition.isr and member in known and (member != leader or leader == partition.leader)
             generations[str(member)] = known[member] if stays or broker is None else broker.generation
         for member in eligible:
             if member in known:
