@@ -6,6 +6,7 @@ import uuid
 
 from tests.unit.controller.world import TOPIC_ID, Written, make_cluster
 
+from penstock.controller.cluster import OPERATIONS_MAX, batches
 from penstock.controller.topics import NewTopic, TopicDefaults, decide_create, decide_states, leave_states_to_controller
 from penstock.metadata import layout
 from penstock.metadata.image import PartitionImage, TopicImage
@@ -39,3 +40,16 @@ def test_a_grown_topic_gets_only_what_is_new() -> None:
         "/brokers/topics/t/partitions/1",
         "/brokers/topics/t/partitions/1/state",
     ]
+
+
+def test_a_crash_between_two_transactions_leaves_no_partition_without_its_state() -> None:
+    """Or the next controller could neither make it nor find it."""
+    without = PartitionImage((1,), -1, -1, (), -1)
+    topic = TopicImage("t", TOPIC_ID, dict.fromkeys(range(OPERATIONS_MAX), without))
+    cluster = make_cluster(1)
+    transactions = batches(cluster, decide_states(cluster, topic))
+    assert len(transactions) == 3
+    for transaction in transactions:
+        assert len(transaction.operations) <= OPERATIONS_MAX + 1
+        paths = {one.path for one in transaction.operations}
+        assert all((path.endswith("/state") or f"{path}/state" in paths) for path in paths if path.count("/") > 4)
