@@ -7,7 +7,7 @@ generation: then it still has all that was acknowledged while it was a member.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.base.ids import TopicPartition
@@ -39,7 +39,7 @@ class Cluster:
     listener: str = ""
     """Through which brokers reach each other; their first one where this is empty."""
 
-    def fenced(self, operations: Collection[Operation]) -> Transaction:
+    def fenced(self, operations: Sequence[Operation]) -> Transaction:
         """A transaction that happens only while this controller is the last one elected."""
         check = Check(path=layout.CONTROLLER_EPOCH, version=self.epoch_version)
         return Transaction(operations=(check, *operations))
@@ -137,9 +137,18 @@ def eligible_of(partition: PartitionImage) -> tuple[int, ...]:
     return tuple(int(member) for member in members)
 
 
-def batches(cluster: Cluster, operations: list[Operation]) -> list[Transaction]:
-    """Fenced transactions that are small enough; each operation stands on its own."""
-    return [
-        cluster.fenced(operations[start : start + OPERATIONS_MAX])
-        for start in range(0, len(operations), OPERATIONS_MAX)
-    ]
+def batches(cluster: Cluster, operations: Sequence[Operation]) -> list[Transaction]:
+    """Fenced transactions that are small enough; a node and its child, one after the other, are not torn apart."""
+    found = []
+    start = 0
+    while start < len(operations):
+        end = min(start + OPERATIONS_MAX, len(operations))
+        if end < len(operations) and _are_kin(operations[end - 1].path, operations[end].path):
+            end -= 1
+        found.append(cluster.fenced(operations[start:end]))
+        start = end
+    return found
+
+
+def _are_kin(one: str, other: str) -> bool:
+    return one.startswith(f"{other}/") or other.startswith(f"{one}/")
