@@ -28,6 +28,7 @@ from tests.support.processes import wait_until
 
 from penstock.testing import Cluster
 
+pytestmark = pytest.mark.long
 WAIT_SECONDS = 120
 
 

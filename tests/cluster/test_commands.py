@@ -16,6 +16,7 @@ from tests.support.stores import AskedZooKeeper
 from penstock.app.zookeeper_server import free_port
 from penstock.cli.main import main
 
+pytestmark = pytest.mark.long
 WAIT_SECONDS = 120
 PENSTOCK = [sys.executable, "-m", "penstock.cli"]
 

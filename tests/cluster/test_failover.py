@@ -68,9 +68,9 @@ def stop_the_leader(cluster: Cluster, topic: str) -> Callable[[], None]:
 
 HARMS = [
     kill_the_leader,
-    stop_the_leader,
+    pytest.param(stop_the_leader, marks=pytest.mark.long),
     pytest.param(pause_the_leader, marks=pytest.mark.long),
-    partition_the_leader,
+    pytest.param(partition_the_leader, marks=pytest.mark.long),
     pytest.param(cut_the_leader_from_zookeeper, marks=pytest.mark.long),
     pytest.param(cut_a_follower_from_the_leader, marks=pytest.mark.long),
 ]

@@ -23,6 +23,7 @@ from penstock.metadata.store import (
 from penstock.metadata.zookeeper import NoZooKeeperError, ZooKeeperStore
 from penstock.testing import BrokerFailed, BrokerProcess
 
+pytestmark = pytest.mark.long
 WAIT_SECONDS = 60
 
 
