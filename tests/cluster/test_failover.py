@@ -1,5 +1,6 @@
 """Three real brokers and a real ZooKeeper, harmed under load: nothing acknowledged is lost, doubled or moved."""
 
+import random
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -67,9 +68,9 @@ def stop_the_leader(cluster: Cluster, topic: str) -> Callable[[], None]:
 
 HARMS = [
     kill_the_leader,
-    stop_the_leader,
+    pytest.param(stop_the_leader, marks=pytest.mark.long),
     pytest.param(pause_the_leader, marks=pytest.mark.long),
-    partition_the_leader,
+    pytest.param(partition_the_leader, marks=pytest.mark.long),
     pytest.param(cut_the_leader_from_zookeeper, marks=pytest.mark.long),
     pytest.param(cut_a_follower_from_the_leader, marks=pytest.mark.long),
 ]
@@ -87,6 +88,30 @@ def test_nothing_acknowledged_is_lost(cluster: Cluster, harm: Callable[[Cluster,
         mend()
         wait_for_isr(cluster, topic, 3)
         load.wait_for_more()
+    read_everything(cluster, topic, history)
+    assert history.anomalies(FINAL_READER) == []
+    wait_for_equal_replicas(cluster, topic)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(3))
+def test_brokers_harmed_in_turns_under_load(cluster: Cluster, seed: int) -> None:
+    """A rolling restart, with kills and cuts among the clean ends; each wound heals before the next."""
+    topic = f"in-turns-{seed}"
+    make_topic(cluster, topic)
+    history = History()
+    draw = random.Random(seed)
+    harms = (kill_the_leader, stop_the_leader, pause_the_leader, partition_the_leader, cut_the_leader_from_zookeeper)
+    with Load(cluster, topic, history) as load, Load(cluster, topic, history, producer=2) as other:
+        for _ in range(6):
+            load.wait_for_more()
+            mend = draw.choice(harms)(cluster, topic)
+            if draw.random() < 0.7:
+                load.wait_for_more(100)
+            mend()
+            wait_for_isr(cluster, topic, 3)
+        load.wait_for_more()
+        other.wait_for_more()
     read_everything(cluster, topic, history)
     assert history.anomalies(FINAL_READER) == []
     wait_for_equal_replicas(cluster, topic)

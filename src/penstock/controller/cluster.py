@@ -7,7 +7,7 @@ generation: then it still has all that was acknowledged while it was a member.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.base.ids import TopicPartition
@@ -39,7 +39,7 @@ class Cluster:
     listener: str = ""
     """Through which brokers reach each other; their first one where this is empty."""
 
-    def fenced(self, operations: Collection[Operation]) -> Transaction:
+    def fenced(self, operations: Sequence[Operation]) -> Transaction:
         """A transaction that happens only while this controller is the last one elected."""
         check = Check(path=layout.CONTROLLER_EPOCH, version=self.epoch_version)
         return Transaction(operations=(check, *operations))
@@ -84,7 +84,7 @@ class Cluster:
             leader_epoch=leader_epoch,
             isr=isr,
             controller_epoch=self.controller_epoch,
-            extra={**partition.extra, **self._record(key.topic, partition, isr)},
+            extra={**partition.extra, **self._record(key.topic, partition, leader, isr)},
         )
         return SetData(
             path=layout.state_path(key.topic, key.partition),
@@ -92,7 +92,8 @@ class Cluster:
             version=partition.state_version,
         )
 
-    def _record(self, topic: str, partition: PartitionImage, isr: tuple[int, ...]) -> dict[str, object]:
+    def _record(self, topic: str, partition: PartitionImage, leader: int, isr: tuple[int, ...]) -> dict[str, object]:
+        """A leader's logs are the truth from its election on, whatever they were before."""
         known = generations_of(partition)
         eligible: list[int] = []
         if len(isr) < self.min_isr(topic, partition):
@@ -101,7 +102,7 @@ class Cluster:
         generations: dict[str, str] = {}
         for member in isr:
             broker = self.image.brokers.get(member)
-            stays = member in partition.isr and member in known
+            stays = member in partition.isr and member in known and (member != leader or leader == partition.leader)
             generations[str(member)] = known[member] if stays or broker is None else broker.generation
         for member in eligible:
             if member in known:
@@ -136,9 +137,18 @@ def eligible_of(partition: PartitionImage) -> tuple[int, ...]:
     return tuple(int(member) for member in members)
 
 
-def batches(cluster: Cluster, operations: list[Operation]) -> list[Transaction]:
-    """Fenced transactions that are small enough; each operation stands on its own."""
-    return [
-        cluster.fenced(operations[start : start + OPERATIONS_MAX])
-        for start in range(0, len(operations), OPERATIONS_MAX)
-    ]
+def batches(cluster: Cluster, operations: Sequence[Operation]) -> list[Transaction]:
+    """Fenced transactions that are small enough; a node and its child, one after the other, are not torn apart."""
+    found = []
+    start = 0
+    while start < len(operations):
+        end = min(start + OPERATIONS_MAX, len(operations))
+        if end < len(operations) and _are_kin(operations[end - 1].path, operations[end].path):
+            end -= 1
+        found.append(cluster.fenced(operations[start:end]))
+        start = end
+    return found
+
+
+def _are_kin(one: str, other: str) -> bool:
+    return one.startswith(f"{other}/") or other.startswith(f"{one}/")

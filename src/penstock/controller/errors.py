@@ -75,3 +75,7 @@ class FencedLeaderEpochError(PenstockError):
 
 class UnknownTopicIdError(PenstockError):
     """No topic has this id (UNKNOWN_TOPIC_ID)."""
+
+
+class BrokerNotAvailableError(PenstockError):
+    """The broker is not registered, or not any more: it cannot tell for which of its lives a request is (BROKER_NOT_AVAILABLE)."""

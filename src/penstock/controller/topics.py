@@ -85,8 +85,12 @@ def decide_create(
 
 def leave_states_to_controller(transaction: Transaction) -> Transaction:
     """What any broker of a cluster may write of a new or grown topic: the controller then gives its partitions leaders."""
-    kept = tuple(one for one in transaction.operations if "/partitions" not in one.path)
+    kept = tuple(one for one in transaction.operations if not _is_below_topic(one.path))
     return Transaction(operations=kept)
+
+
+def _is_below_topic(path: str) -> bool:
+    return path.startswith(f"{layout.TOPICS}/") and layout.topic_of(path) is None
 
 
 def decide_states(cluster: Cluster, topic: TopicImage) -> list[Operation]:

@@ -10,12 +10,14 @@ from penstock.controller.topics import TopicDecision, TopicDefaults, decide_mark
 from penstock.drivers.cluster_store import ClusterStore
 from penstock.drivers.config_changes import telling
 from penstock.drivers.loop import Loop
+from penstock.drivers.steps import run_steps
 from penstock.drivers.topics import Confirmed, TopicDriver
 from penstock.metadata import layout
 from penstock.metadata.image import Image, TopicImage
-from penstock.metadata.store import Committed, NodeExistsError, Refused, SetData, Transaction
+from penstock.metadata.store import Committed, NodeExistsError, Refused, SetData, StoreError, Transaction
 
 WAIT_MS = 30_000
+GONE_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +37,10 @@ class ClusterTopics(TopicDriver):
     ) -> None:
         super().__init__(image, store, defaults, new_id)
         self._loop = loop
+        self._cluster_store = store
         self._waits: list[_Wait] = []
+        self._marks: dict[str, _Wait] = {}
+        store.on_watch(self._look_at_mark)
 
     def create(self, decision: TopicDecision, confirmed: Confirmed) -> None:
         def is_over() -> bool:
@@ -57,11 +62,35 @@ class ClusterTopics(TopicDriver):
         self._write(leave_states_to_controller(transaction), is_over, confirmed)
 
     def delete(self, topic: TopicImage, confirmed: Confirmed) -> None:
+        """Answers when the topic is gone from the tree too, so that one of the same name can be made; not for long
+        where a broker that has logs of it is away."""
+
         def is_over() -> bool:
             present = self._image.topics.get(topic.name)
             return present is None or present.topic_id != topic.topic_id
 
-        self._write(decide_mark_deleted(topic), is_over, confirmed)
+        def forgotten(error: StoreError | None) -> None:
+            if error is not None:
+                confirmed(error)
+                return
+            wait = _Wait(lambda: False, confirmed)
+            self._waits.append(wait)
+            self._marks[layout.deletion_mark(topic.name)] = wait
+            self._loop.call_later(GONE_MS, lambda: self._end(wait))
+            self._look_at_mark(layout.deletion_mark(topic.name))
+
+        self._write(decide_mark_deleted(topic), is_over, forgotten)
+
+    def _look_at_mark(self, path: str) -> None:
+        wait = self._marks.get(path)
+        if wait is not None:
+            run_steps(self._is_gone(path), lambda is_gone: self._end(wait) if is_gone else None)
+
+    async def _is_gone(self, path: str) -> bool:
+        try:
+            return await self._cluster_store.data(path, watch=True) is None
+        except StoreError:
+            return False
 
     def _is_led(self, name: str, partitions: int) -> bool:
         topic = self._image.topics.get(name)
@@ -96,4 +125,5 @@ class ClusterTopics(TopicDriver):
     def _end(self, wait: _Wait) -> None:
         if wait in self._waits:
             self._waits.remove(wait)
+            self._marks = {path: one for path, one in self._marks.items() if one is not wait}
             wait.confirmed(None)

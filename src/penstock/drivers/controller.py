@@ -7,10 +7,9 @@ replaced meanwhile writes nothing, and resigns. What the store answered to nobod
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from penstock.base.clock import Clock
 from penstock.base.errors import PenstockError, StorageError
@@ -36,6 +35,7 @@ from penstock.controller.peer_requests import (
     PeerRequest,
     StopReplica,
 )
+from penstock.controller.recovery import decide_longest, find_stuck
 from penstock.controller.requests import (
     tell_brokers,
     tell_changes,
@@ -48,9 +48,10 @@ from penstock.controller.topics import decide_delete, decide_states
 from penstock.drivers.cluster_store import ClusterStore
 from penstock.drivers.controller_election import Holder, stand_for_controller
 from penstock.drivers.controller_view import read_brokers, read_image, read_topics
+from penstock.drivers.log_ends import Ends, LogEndsChannel, ask_log_ends
 from penstock.drivers.loop import Loop, Timer
-from penstock.drivers.outbox import ControllerChannel, Outbox
-from penstock.drivers.steps import run_steps
+from penstock.drivers.outbox import Outbox, PeerChannel
+from penstock.drivers.work_queue import WorkQueue
 from penstock.metadata import layout
 from penstock.metadata.store import (
     BadVersionError,
@@ -63,8 +64,8 @@ from penstock.metadata.store import (
 
 logger = logging.getLogger(__name__)
 
-Work = Callable[[], Coroutine[Any, Any, None]]
 READ_AGAIN_MS = 500
+LOOK_AGAIN_MS = 1_000
 
 
 class _Replaced(PenstockError):
@@ -78,6 +79,10 @@ class ControllerSettings:
     imbalance_percent_max: int = 10
     listener: str = ""
     """Through which brokers reach each other."""
+
+
+class ControllerChannel(PeerChannel, LogEndsChannel, Protocol):
+    """The controller's ways to brokers."""
 
 
 class Controller:
@@ -105,10 +110,10 @@ class Controller:
         self._topic_configs = topic_configs
         self.cluster = Cluster(controller_id=node_id, log_values=log_values)
         self.is_active = False
+        self._channel = channel
+        self._is_looking = False
         self._outbox = Outbox(loop, channel, self._is_wanted, self._answered)
-        self._work: deque[tuple[str, Work]] = deque()
-        self._is_busy = False
-        self._is_stopped = False
+        self._work = WorkQueue(loop, self._failed)
         self._rebalance: Timer | None = None
         self._changed_configs: set[str] = set()
         self._grown: set[str] = set()
@@ -120,75 +125,55 @@ class Controller:
     def start(self) -> None:
         self._store.on_watch(self._watched)
         self._store.on_session(self._session_changed)
-        self._enqueue("elect", self._elect)
+        self._work.put_once("elect", self._elect)
 
     def stop(self) -> None:
-        self._is_stopped = True
+        self._work.stop()
         self._resign("the broker stops")
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
             self._resign("its session expired")
         elif state is SessionState.CONNECTED:
-            self._enqueue("elect", self._elect)
+            self._work.put_once("elect", self._elect)
 
     def _watched(self, path: str) -> None:
         if path == layout.CONTROLLER:
-            self._enqueue("elect", self._elect)
+            self._work.put_once("elect", self._elect)
         elif not self.is_active:
             return
         elif path == layout.BROKERS:
-            self._enqueue("brokers", self._brokers_changed)
+            self._work.put_once("brokers", self._brokers_changed)
         elif path == layout.TOPICS:
-            self._enqueue("topics", self._topics_changed)
+            self._work.put_once("topics", self._topics_changed)
         elif (name := layout.topic_of(path)) is not None:
             self._grown.add(name)
-            self._enqueue("topics", self._topics_changed)
+            self._work.put_once("topics", self._topics_changed)
         elif path == layout.DELETED_TOPICS:
-            self._enqueue("deletions", self._deletions_changed)
+            self._work.put_once("deletions", self._deletions_changed)
         elif path == layout.LOG_DIRECTORY_EVENTS:
-            self._enqueue("log directories", self._directories_failed)
+            self._work.put_once("log directories", self._directories_failed)
 
-    # One thing after the other.
-    def _enqueue(self, name: str, work: Work) -> None:
-        """What is due once is not done twice."""
-        if self._is_stopped or any(name == waiting for waiting, _ in self._work):
-            return
-        self._work.append((name, work))
-        self._loop.call_soon(self._next)
-
-    def _next(self) -> None:
-        if self._is_busy or not self._work or self._is_stopped:
-            return
-        self._is_busy = True
-        name, work = self._work.popleft()
-        run_steps(self._done_well(name, work), lambda _none: self._finished())
-
-    def _finished(self) -> None:
-        self._is_busy = False
-        self._loop.call_soon(self._next)
-
-    async def _done_well(self, name: str, work: Work) -> None:
-        try:
-            await work()
-        except _Replaced as error:
+    def _failed(self, name: str, error: Exception) -> None:
+        if isinstance(error, _Replaced):
             self._resign(str(error))
-            self._enqueue("elect", self._elect)
-        except StoreError as error:
+            self._work.put_once("elect", self._elect)
+            return
+        if isinstance(error, StoreError):
             # What happened is not known, or the image is behind: look at all of it again, when there is a connection.
             logger.warning("the controller looks at everything again: %s could not be done: %s", name, error)
-            if self._store.is_connected:
-                self._loop.call_later(READ_AGAIN_MS, lambda: self._enqueue("elect", self._elect))
-        except Exception:
-            logger.exception("the controller failed at %s, and resigns", name)
+            if not self._store.is_connected:
+                return
+        else:
+            logger.error("the controller failed at %s, and resigns", name, exc_info=error)
             self._resign("it failed")
-            self._loop.call_later(READ_AGAIN_MS, lambda: self._enqueue("elect", self._elect))
+        self._loop.call_later(READ_AGAIN_MS, lambda: self._work.put_once("elect", self._elect))
 
     # Being elected.
     async def _elect(self) -> None:
         standing = await stand_for_controller(self._store, self._node_id, self._clock.wall_ms())
         if standing is None:
-            self._enqueue("elect", self._elect)
+            self._work.put_once("elect", self._elect)
         elif isinstance(standing, Holder):
             self._resign(f"broker {standing.broker_id} is the controller")
         else:
@@ -222,6 +207,7 @@ class Controller:
         self._start_deletions()
         await self._directories_failed()
         self._plan_rebalance()
+        self._look_for_longest()
 
     def _every_replica(self) -> set[int]:
         return {
@@ -263,6 +249,26 @@ class Controller:
         self._outbox.put(tell_changes(cluster, changed) if changed else tell_brokers(cluster))
         self._outbox.put(tell_everything(cluster, come))
         self._start_deletions()
+        self._look_for_longest()
+
+    # Where no log can be trusted.
+    def _look_for_longest(self) -> None:
+        stuck = find_stuck(self.cluster) if self.is_active else {}
+        if stuck and not self._is_looking:
+            logger.warning("%d partitions have no replica that can be trusted: the longest log will lead", len(stuck))
+            self._is_looking = True
+            ask_log_ends(
+                self._channel, stuck, lambda ends: self._work.put_once("longest", lambda: self._take_longest(ends))
+            )
+            self._loop.call_later(LOOK_AGAIN_MS, self._looked)
+
+    def _looked(self) -> None:
+        self._is_looking = False
+        self._look_for_longest()
+
+    async def _take_longest(self, ends: Ends) -> None:
+        if self.is_active:
+            await self._rule(lambda: decide_longest(self.cluster, ends))
 
     def _forget_offline(self, broker_id: int) -> None:
         offline = self.cluster.image.offline_replicas
@@ -315,7 +321,7 @@ class Controller:
             self._stopping[name] = set(replicas)
             self._outbox.put(tell_deletion(self.cluster, name))
             if not replicas:
-                self._enqueue(f"end {name}", lambda name=name: self._end_deletion(name))  # type: ignore[misc]
+                self._work.put_once(f"end {name}", lambda name=name: self._end_deletion(name))  # type: ignore[misc]
 
     async def _end_deletion(self, name: str) -> None:
         if not self.is_active or name not in self.cluster.image.deleting:
@@ -328,7 +334,7 @@ class Controller:
         """Topics whose configuration changed: their min ISR perhaps."""
         if self.is_active:
             self._changed_configs.update(topics)
-            self._enqueue("configurations", self._forget_eligible)
+            self._work.put_once("configurations", self._forget_eligible)
 
     async def _forget_eligible(self) -> None:
         topics, self._changed_configs = self._changed_configs, set()
@@ -408,11 +414,10 @@ class Controller:
                 return
             done(answer)
 
-        if self._is_stopped:
+        if self._work.is_stopped:
             done(NotControllerError(f"broker {self._node_id} stops"))
-            return
-        self._work.append((what, work))
-        self._loop.call_soon(self._next)
+        else:
+            self._work.put(what, work)
 
     # Writing and telling.
     async def _commit(self, operations: Iterable[Operation]) -> list[TopicPartition]:
@@ -450,7 +455,7 @@ class Controller:
         elif isinstance(request, LeaderAndIsr):
             failed = [key for key, error in answer.partition_errors.items() if isinstance(error, StorageError)]
             if failed:
-                self._enqueue(f"failed logs of {broker_id}", lambda: self._logs_failed(broker_id, failed))
+                self._work.put_once(f"failed logs of {broker_id}", lambda: self._logs_failed(broker_id, failed))
 
     def _stopped(self, broker_id: int, request: StopReplica, answer: PeerAnswer) -> None:
         if answer.error is not None:
@@ -462,7 +467,7 @@ class Controller:
             if left is not None:
                 left.discard(broker_id)
                 if not left:
-                    self._enqueue(f"end {name}", lambda name=name: self._end_deletion(name))  # type: ignore[misc]
+                    self._work.put_once(f"end {name}", lambda name=name: self._end_deletion(name))  # type: ignore[misc]
 
     async def _directories_failed(self) -> None:
         """Brokers that lost a log directory say so: each is told its roles, and answers which it cannot take."""
@@ -490,5 +495,5 @@ class Controller:
         self._rebalance = None
         if self.is_active:
             percent = self._settings.imbalance_percent_max
-            self._enqueue("rebalance", lambda: self._rule(lambda: decide_rebalance(self.cluster, percent)))
+            self._work.put_once("rebalance", lambda: self._rule(lambda: decide_rebalance(self.cluster, percent)))
             self._plan_rebalance()

@@ -19,7 +19,7 @@ RETRY_MS = 100
 Answered = Callable[[int, PeerRequest, PeerAnswer], object]
 
 
-class ControllerChannel(Protocol):
+class PeerChannel(Protocol):
     """The controller's ways to brokers."""
 
     def send(self, broker_id: int, request: PeerRequest, done: Callable[[PeerAnswer], object]) -> None:
@@ -31,7 +31,7 @@ class ControllerChannel(Protocol):
 
 class Outbox:
     def __init__(
-        self, loop: Loop, channel: ControllerChannel, is_wanted: Callable[[int, PeerRequest], bool], answered: Answered
+        self, loop: Loop, channel: PeerChannel, is_wanted: Callable[[int, PeerRequest], bool], answered: Answered
     ) -> None:
         """`is_wanted` says whether a request still matters; `answered` hears of every answer that a broker gave."""
         self._loop = loop

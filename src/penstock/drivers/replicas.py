@@ -15,7 +15,7 @@ from functools import partial
 from penstock.base.clock import Clock
 from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
-from penstock.controller.errors import StaleBrokerEpochError, StaleControllerEpochError
+from penstock.controller.errors import BrokerNotAvailableError, StaleBrokerEpochError, StaleControllerEpochError
 from penstock.controller.peer_requests import (
     EPOCH_DURING_DELETION,
     LEADER_DURING_DELETION,
@@ -42,7 +42,7 @@ Errors = dict[TopicPartition, PenstockError]
 
 
 class Replicas:
-    """`broker_epoch` is this broker's life, as its registration has it; -1 before that, when every request is for it."""
+    """`broker_epoch` is this broker's life, as its registration has it; -1 while it has none, when every request has to wait."""
 
     def __init__(
         self,
@@ -124,6 +124,9 @@ class Replicas:
                 f"controller {request.controller_id} has epoch {request.controller_epoch}, "
                 f"known is {self.controller_epoch}"
             )
+        if self.broker_epoch < 0:
+            # A request for the life before this one may be on its way still, to make a leader of a log that lost its end.
+            return BrokerNotAvailableError("this broker is not registered for now")
         if 0 <= request.broker_epoch < self.broker_epoch:
             return StaleBrokerEpochError(
                 f"the request is for epoch {request.broker_epoch} of this broker, which is in {self.broker_epoch}"

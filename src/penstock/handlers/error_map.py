@@ -77,6 +77,7 @@ CODES: dict[type[base.PenstockError], ErrorCode] = {
     controller.NotControllerError: ErrorCode.not_controller,
     controller.StaleControllerEpochError: ErrorCode.stale_controller_epoch,
     controller.StaleBrokerEpochError: ErrorCode.stale_broker_epoch,
+    controller.BrokerNotAvailableError: ErrorCode.broker_not_available,
     controller.IneligibleReplicaError: ErrorCode.ineligible_replica,
     controller.InvalidUpdateVersionError: ErrorCode.invalid_update_version,
     coordinator.CoordinatorNotAvailableError: ErrorCode.coordinator_not_available,

@@ -1,7 +1,9 @@
 """ListOffsets (key 2), versions 1-11, flexible from 6.
 
-Behaviour: (a broker that follows is told the log's end as latest) for each partition the offset of a timestamp, or of a special one: -1 latest (the high watermark; the last
+Behaviour: for each partition the offset of a timestamp, or of a special one: -1 latest (the high watermark; the last
     stable offset for read_committed), -2 earliest, -3 largest timestamp, -4 earliest local, -5 latest tiered (none).
+    A broker that follows is told the log's end as latest. A broker that asks as replica -2, which Kafka has for debugging, is told
+    the end and the last epoch of any replica: the controller looks for the longest log.
 Versions: 2 isolation level; 4 leader epoch; 6 flexible; 7 largest timestamp (KIP-734); 8 earliest local; 9 latest tiered;
     10 timeout; 11 earliest pending upload (none).
     A special timestamp in a version that does not have it is UNSUPPORTED_VERSION.
@@ -11,6 +13,7 @@ Differs from Kafka: nothing is tiered, so -5 and -6 find nothing.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -32,6 +35,7 @@ from penstock.storage.timestamps import FoundOffset, offset_for_timestamp, offse
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 _SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 """The version that first has each special timestamp."""
+ANY_REPLICA = -2
 _NOT_FOUND = FoundOffset(-1, -1, -1)
 
 
@@ -41,20 +45,33 @@ def handle_list_offsets(request: Any, context: Context) -> Any:
     bound = Bound.LAST_STABLE if committed else Bound.HIGH_WATERMARK
     if request.replica_id >= 0 and is_broker(context):
         bound = Bound.LOG_END
+    is_controller = request.replica_id == ANY_REPLICA and context.services.cluster is not None and is_broker(context)
+    find = _find_log_end if is_controller else find_offset
     topics = []
     for topic in request.topics:
         if not topic.partitions:
             continue
         repeated = Counter(entry.partition_index for entry in topic.partitions)
         partitions = tuple(
-            _partition(response, topic.name, entry, bound, context, is_repeated=repeated[entry.partition_index] > 1)
+            _partition(
+                response, topic.name, entry, bound, context, find, is_repeated=repeated[entry.partition_index] > 1
+            )
             for entry in {entry.partition_index: entry for entry in topic.partitions}.values()
         )
         topics.append(response.topics.make(name=topic.name, partitions=partitions))
     return response.make(throttle_time=timedelta(), topics=tuple(topics))
 
 
-def _partition(response: Any, topic: str, entry: Any, bound: Bound, context: Context, *, is_repeated: bool) -> Any:
+def _partition(
+    response: Any,
+    topic: str,
+    entry: Any,
+    bound: Bound,
+    context: Context,
+    find: Callable[[Partition, int, Bound], FoundOffset],
+    *,
+    is_repeated: bool,
+) -> Any:
     error_code, found = ErrorCode.none, _NOT_FOUND
     try:
         if not context.services.authoriser.allows(context.peer.principal, Action.DESCRIBE, Resource.TOPIC, topic):
@@ -64,8 +81,9 @@ def _partition(response: Any, topic: str, entry: Any, bound: Bound, context: Con
         if entry.timestamp < 0 and context.version < _SINCE.get(entry.timestamp, context.version + 1):
             raise UnsupportedVersionError(f"timestamp {entry.timestamp} means nothing in version {context.version}")
         partition = held_partition(context.services, topic, entry.partition_index)
-        partition.check_leader(getattr(entry, "current_leader_epoch", -1))
-        found = find_offset(partition, entry.timestamp, bound)
+        if find is find_offset:
+            partition.check_leader(getattr(entry, "current_leader_epoch", -1))
+        found = find(partition, entry.timestamp, bound)
     except PenstockError as error:
         error_code = code_of(error)
     return response.topics.partitions.make(
@@ -75,6 +93,12 @@ def _partition(response: Any, topic: str, entry: Any, bound: Bound, context: Con
         offset=found.offset,
         leader_epoch=found.leader_epoch,
     )
+
+
+def _find_log_end(partition: Partition, timestamp: int, bound: Bound) -> FoundOffset:
+    """Whoever leads: where this replica ends."""
+    del timestamp, bound
+    return FoundOffset(-1, partition.log.end_offset, partition.log.leader_epochs.latest)
 
 
 def find_offset(partition: Partition, timestamp: int, bound: Bound) -> FoundOffset:

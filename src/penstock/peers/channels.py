@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 from penstock.base.errors import PenstockError
@@ -18,6 +19,7 @@ from penstock.controller.peer_requests import (
     PeerAnswer,
     PeerRequest,
 )
+from penstock.controller.recovery import LogEnd
 from penstock.drivers.followers import Answers, Offsets
 from penstock.peers import messages, replica_fetch
 from penstock.peers.errors import error_of
@@ -31,6 +33,7 @@ OpenLink = Callable[[int], Link]
 
 _LIST_OFFSETS, _LIST_OFFSETS_VERSION = 2, 9
 _LATEST, _EARLIEST = -1, -2
+_ANY_REPLICA = -2
 
 
 def call(link: Link, asked: Call, done: Callable[[Any], object]) -> None:
@@ -129,6 +132,42 @@ class BrokerLinks:
                 done(messages.read_peer_answer(request, answer))
 
         call(self._link(broker_id), messages.write_request(request), answered)
+
+    def log_ends(
+        self,
+        broker_id: int,
+        partitions: list[TopicPartition],
+        done: Callable[[dict[TopicPartition, LogEnd] | PenstockError], object],
+    ) -> None:
+        """Where the broker's logs of these partitions end, those that it has."""
+        codec = call_codec(_LIST_OFFSETS, _LIST_OFFSETS_VERSION)
+        shape = codec.request.topics
+        topics = tuple(
+            shape.make(
+                name=topic,
+                partitions=tuple(
+                    shape.partitions.make(partition_index=one.partition, current_leader_epoch=-1, timestamp=_LATEST)
+                    for one in keys
+                ),
+            )
+            for topic, keys in groupby(sorted(partitions), key=lambda one: one.topic)
+        )
+        request = codec.request.make(replica_id=_ANY_REPLICA, isolation_level=0, topics=topics)
+
+        def answered(answer: Any) -> None:
+            if isinstance(answer, PenstockError):
+                done(answer)
+                return
+            done(
+                {
+                    TopicPartition(topic.name, one.partition_index): LogEnd(one.leader_epoch, one.offset)
+                    for topic in answer.topics
+                    for one in topic.partitions
+                    if one.error_code == 0
+                }
+            )
+
+        call(self._link(broker_id), Call(_LIST_OFFSETS, _LIST_OFFSETS_VERSION, codec.encode(request)), answered)
 
     def _link(self, broker_id: int) -> Link:
         link = self._links.get(broker_id)

@@ -155,6 +155,10 @@ class Fetcher:
                 taken.outside.append(self._asked(place))
             except PenstockError as error:
                 self._complain(place, error, now_ms)
+            except Exception:
+                # A mistake of ours: this partition stands until its role changes, the others go on.
+                logger.exception("%s is not followed any more", got.topic_partition)
+                place.is_outside = True
         return taken
 
     def _current(self, asked: Asked | None) -> _Place | None:

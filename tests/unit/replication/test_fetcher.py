@@ -1,5 +1,7 @@
 """How a follower follows: the three divergences, out of range, errors, answers that come too late (rows R1, R4)."""
 
+from typing import Any
+
 import pytest
 from tests.unit.replication.logs import KEY, Replica
 
@@ -252,3 +254,15 @@ def test_a_batch_that_is_no_batch_is_an_error_of_the_partition_only() -> None:
     fetcher = fetcher_of(follower)
     taken = fetcher.take(fetcher.ask(0), [_refused(CorruptRecordError("bad"))], 0)
     assert taken == ([], [], [])
+
+
+def test_a_mistake_of_ours_stops_one_partition_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    follower = Replica(2)
+    follower.follow(1, 0)
+    fetcher = fetcher_of(follower)
+    strange: Any = 7
+    fetcher.take(fetcher.ask(0), [Got(KEY, None, 0, 0, None, strange)], 0)
+    assert "is not followed any more" in caplog.text
+    assert fetcher.ask(10**9) == []
+    fetcher.add(follower.partition)
+    assert len(fetcher.ask(10**9)) == 1

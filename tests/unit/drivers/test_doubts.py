@@ -1,0 +1,38 @@
+"""Logs in doubt stay so until they are settled, over any number of starts."""
+
+from typing import Any, cast
+
+from tests.support.forgetful_files import ForgetfulFiles
+
+from penstock.base.ids import TopicPartition
+from penstock.drivers.doubts import Doubts
+
+A, B = TopicPartition("a-b", 0), TopicPartition("a-b", 11)
+
+
+def open_doubts(files: ForgetfulFiles, generation: str, *logs: TopicPartition) -> Doubts:
+    return Doubts(cast(Any, files), "/data", generation, logs)
+
+
+def test_a_new_generation_puts_every_log_in_doubt_until_each_is_settled() -> None:
+    files = ForgetfulFiles()
+    files.make_directory("/data")
+    doubts = open_doubts(files, "one", A, B)
+    assert A in doubts
+    assert B in doubts
+    doubts.settle([A, TopicPartition("c", 1)])
+    again = open_doubts(files, "one", A, B)  # the process was killed and started
+    assert A not in again
+    assert B in again
+    again.settle([B])
+    assert len(open_doubts(files, "one", A, B)) == 0
+    assert len(open_doubts(files, "two", A, B)) == 2
+
+
+def test_a_log_that_is_new_or_gone_is_in_no_doubt() -> None:
+    files = ForgetfulFiles()
+    files.make_directory("/data")
+    assert len(open_doubts(files, "one")) == 0
+    assert len(open_doubts(files, "one", A)) == 0
+    open_doubts(files, "two", A, B)
+    assert len(open_doubts(files, "two", A)) == 1

@@ -1,0 +1,313 @@
+"""What a broker does that the controller speaks to: roles, refusals, ends, and how ISR changes reach the controller (rows R2, R5, C3)."""
+
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from tests.unit.handlers.world import World
+
+from penstock.base.errors import PenstockError
+from penstock.base.ids import TopicPartition
+from penstock.controller.errors import (
+    BrokerNotAvailableError,
+    IneligibleReplicaError,
+    StaleBrokerEpochError,
+    StaleControllerEpochError,
+)
+from penstock.controller.peer_requests import (
+    EPOCH_DURING_DELETION,
+    LEADER_DURING_DELETION,
+    IsrChange,
+    IsrChanged,
+    LeaderAndIsr,
+    PartitionState,
+    PeerAnswer,
+    PeerRequest,
+    StoppedPartition,
+    StopReplica,
+    UpdateMetadata,
+)
+from penstock.drivers.doubts import Doubts
+from penstock.drivers.followers import Answers, Followers, Offsets
+from penstock.drivers.isr import RETRY_MS, IsrDriver
+from penstock.drivers.replicas import Replicas
+from penstock.peers.errors import PeerUnreachableError
+from penstock.records.build import build_batch
+from penstock.replication.errors import InconsistentTopicIdError, UnknownTopicOrPartitionError
+from penstock.replication.fetcher import Asked
+from penstock.replication.partition import Partition
+
+TOPIC_ID = uuid.UUID(int=9)
+LAG_MS = 1_000
+
+
+class Leader:
+    """A way to a leader on which everything waits until the test answers."""
+
+    def __init__(self, leader: int) -> None:
+        self.leader = leader
+        self.asked: list[tuple[list[Asked], Answers]] = []
+        self.is_closed = False
+
+    def fetch(self, asked: list[Asked], done: Answers) -> None:
+        self.asked.append((asked, done))
+
+    def offsets(self, asked: Asked, done: Offsets) -> None: ...
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class ControllerDouble:
+    def __init__(self) -> None:
+        self.asked: list[tuple[Sequence[IsrChange], Callable[[Sequence[IsrChanged] | PenstockError], object]]] = []
+
+    def alter(
+        self, changes: Sequence[IsrChange], done: Callable[[Sequence[IsrChanged] | PenstockError], object]
+    ) -> None:
+        self.asked.append((changes, done))
+
+
+class Broker:
+    """Broker 1 of a cluster, without the others."""
+
+    def __init__(self, data: Path) -> None:
+        self.world = world = World(data)
+        self.leaders: list[Leader] = []
+        self.followers = Followers(
+            loop=world.loop,
+            clock=world.clock,
+            cutter=world.directories,
+            flushes=world.services.flushes,
+            backoff_ms=100,
+            open_channel=self._open,
+            moved=lambda _key: None,
+        )
+        self.roles: list[set[str]] = []
+        self.replicas = Replicas(
+            node_id=1,
+            loop=world.loop,
+            clock=world.clock,
+            image=world.image,
+            holdings=world.holdings,
+            followers=self.followers,
+            roles_changed=self.roles.append,
+        )
+        self.replicas.broker_epoch = 10
+        self.controller = ControllerDouble()
+        self.isr = IsrDriver(
+            node_id=1,
+            loop=world.loop,
+            clock=world.clock,
+            partitions=world.partitions,
+            channel=self.controller,
+            lag_ms_max=LAG_MS,
+            broker_epoch=lambda: 10,
+            moved=lambda _key: None,
+        )
+
+    def _open(self, leader: int) -> Leader:
+        self.leaders.append(Leader(leader))
+        return self.leaders[-1]
+
+    def take(self, request: PeerRequest) -> PeerAnswer:
+        answers: list[PeerAnswer] = []
+        self.replicas.take(request, answers.append)
+        self.world.loop.turn()
+        (answer,) = answers
+        return answer
+
+    def become(self, leader: int, epoch: int, **changed: Any) -> PeerAnswer:
+        return self.take(roles(state(leader, epoch, **changed)))
+
+    @property
+    def partition(self) -> Partition:
+        return self.world.partitions.get("t", 0)
+
+
+def state(leader: int, epoch: int, **changed: Any) -> PartitionState:
+    values: dict[str, Any] = {
+        "topic": "t",
+        "topic_id": TOPIC_ID,
+        "partition": 0,
+        "controller_epoch": 1,
+        "leader": leader,
+        "leader_epoch": epoch,
+        "isr": (1, 2),
+        "partition_epoch": epoch,
+        "replicas": (1, 2),
+    }
+    return PartitionState(**{**values, **changed})
+
+
+def roles(*states: PartitionState, controller_epoch: int = 1, broker_epoch: int = 10) -> LeaderAndIsr:
+    return LeaderAndIsr(
+        controller_id=3,
+        controller_epoch=controller_epoch,
+        broker_epoch=broker_epoch,
+        partitions=states,
+        live_leaders=(),
+    )
+
+
+def stop(epoch: int, *, delete: bool) -> StopReplica:
+    one = StoppedPartition(topic="t", partition=0, leader_epoch=epoch, delete=delete)
+    return StopReplica(controller_id=3, controller_epoch=1, broker_epoch=10, partitions=(one,))
+
+
+def news(*states: PartitionState) -> UpdateMetadata:
+    return UpdateMetadata(controller_id=3, controller_epoch=1, broker_epoch=10, partitions=states, brokers=())
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    return Broker(tmp_path)
+
+
+def test_leader_follower_leader(broker: Broker) -> None:
+    led = []
+    assert broker.become(1, 0) == PeerAnswer()
+    led.append(broker.partition.is_leader)
+    assert broker.leaders == []
+    broker.become(2, 1)
+    led.append(broker.partition.is_leader)
+    (leader,) = broker.leaders
+    assert leader.leader == 2
+    assert [(one.leader_epoch, one.offset) for one in leader.asked[0][0]] == [(1, 0)]
+    broker.become(1, 2)
+    assert leader.is_closed, "a fetcher that follows nothing is let go"
+    leader.asked[0][1]([])
+    led.append(broker.partition.is_leader)
+    assert led == [True, False, True]
+
+
+def test_requests_that_are_out_of_date_change_nothing(broker: Broker) -> None:
+    broker.take(roles(state(1, 5), controller_epoch=7))
+    assert isinstance(broker.become(2, 6).error, StaleControllerEpochError)
+    assert isinstance(broker.take(roles(state(2, 6), controller_epoch=7, broker_epoch=9)).error, StaleBrokerEpochError)
+    stale = broker.take(roles(state(2, 4), controller_epoch=7))
+    assert stale.error is None
+    assert isinstance(stale.partition_errors[TopicPartition("t", 0)], StaleControllerEpochError)
+    assert (broker.partition.leader, broker.partition.leader_epoch) == (1, 5)
+
+
+def test_a_broker_without_a_registration_takes_no_role(broker: Broker) -> None:
+    broker.replicas.broker_epoch = -1
+    assert isinstance(broker.become(1, 0).error, BrokerNotAvailableError)
+    assert broker.world.partitions.find("t", 0) is None
+
+
+def test_a_partition_that_is_not_this_brokers_or_of_another_topic_is_refused(broker: Broker) -> None:
+    elsewhere = broker.become(2, 0, replicas=(2, 3), isr=(2, 3))
+    assert isinstance(elsewhere.partition_errors[TopicPartition("t", 0)], UnknownTopicOrPartitionError)
+    broker.become(1, 0)
+    other = broker.become(1, 1, topic_id=uuid.UUID(int=10))
+    assert isinstance(other.partition_errors[TopicPartition("t", 0)], InconsistentTopicIdError)
+
+
+def test_a_replica_that_is_stopped_is_gone_and_its_files_where_that_is_said(broker: Broker) -> None:
+    broker.become(2, 3)
+    stale = broker.take(stop(2, delete=True))
+    assert isinstance(stale.partition_errors[TopicPartition("t", 0)], StaleControllerEpochError)
+    broker.take(stop(3, delete=False))
+    assert broker.world.partitions.find("t", 0) is None
+    assert broker.leaders[0].is_closed
+    assert broker.world.directories.get(TopicPartition("t", 0)) is not None
+    broker.become(2, 4)
+    broker.take(stop(EPOCH_DURING_DELETION, delete=True))
+    assert broker.world.directories.get(TopicPartition("t", 0)) is None
+
+
+def test_coordinators_hear_of_roles_when_every_partition_is_known(broker: Broker) -> None:
+    broker.become(1, 0)
+    assert broker.roles == []
+    broker.take(news(state(1, 0), state(2, 0, topic="u", topic_id=uuid.UUID(int=11))))
+    assert broker.roles == [{"t", "u"}]
+    broker.become(2, 1)
+    assert broker.roles[1:] == [{"t"}]
+
+
+def test_what_clients_are_told(broker: Broker) -> None:
+    image = broker.world.image
+    broker.take(news(state(1, 0), state(2, 4, partition=1, offline_replicas=(2,))))
+    assert image.controller_id == 3
+    assert image.names_by_id[TOPIC_ID.bytes] == "t"
+    told = image.partition("t", 1)
+    assert told is not None
+    assert (told.leader, told.leader_epoch) == (2, 4)
+    assert image.offline_replicas["t", 1] == (2,)
+    gone = [state(LEADER_DURING_DELETION, 0, partition=number) for number in (0, 1)]
+    broker.take(news(*gone))
+    assert "t" not in image.topics
+    assert TOPIC_ID.bytes not in image.names_by_id
+
+
+def test_a_log_in_doubt_is_cut_to_its_recovery_point_before_it_follows(broker: Broker) -> None:
+    broker.become(1, 0)
+    log = broker.partition.log
+    for _ in range(4):
+        broker.partition.append(bytearray(build_batch([(broker.world.clock.wall_ms(), None, b"x", ())])), 1)
+        if log.end_offset == 2:
+            log.flush()
+    key = TopicPartition("t", 0)
+    broker.replicas.doubts = Doubts(cast(Any, broker.world.files), log.directory + "/..", "new", [key])
+    broker.become(1, 1)
+    assert log.end_offset == 4, "a leader stays as it is"
+    assert key not in broker.replicas.doubts
+    broker.replicas.doubts = Doubts(cast(Any, broker.world.files), log.directory + "/..", "newer", [key])
+    broker.become(2, 2)
+    assert log.end_offset == 2
+    assert broker.leaders[0].asked[0][0][0].offset == 2
+    assert key not in broker.replicas.doubts
+
+
+# ISR changes.
+def test_a_change_whose_outcome_is_not_known_is_asked_for_again_until_it_is(broker: Broker) -> None:
+    broker.become(1, 0)
+    broker.isr.start()
+    broker.world.loop.advance(2 * LAG_MS)
+    ((changes, done),) = broker.controller.asked
+    (change,) = changes
+    assert [(one.broker_id, one.broker_epoch) for one in change.new_isr] == [(1, 10)]
+    done(PeerUnreachableError("gone"))
+    broker.world.loop.advance(RETRY_MS)
+    (_, (again, done)) = broker.controller.asked
+    assert again == changes
+    done([_changed(isr=(1,), partition_epoch=1)])
+    broker.world.loop.advance(10 * RETRY_MS)
+    assert broker.partition.isr == (1,)
+    assert len(broker.controller.asked) == 2
+
+
+def test_a_change_that_is_refused_for_certain_is_taken_back(broker: Broker) -> None:
+    broker.become(1, 0, isr=(1,))
+    fetched = broker.partition.fetched_by(2, 1, 0, 0, broker.world.clock.monotonic_ms())
+    assert fetched is not None
+    assert fetched.proposal is not None
+    broker.isr.propose(broker.partition, fetched.proposal)
+    broker.world.loop.turn()
+    ((_, done),) = broker.controller.asked
+    done([_changed(error=IneligibleReplicaError("another life"))])
+    followers = broker.partition.followers
+    assert followers is not None
+    assert followers.maximal == (1,)
+    assert followers.proposal is None, "and may be asked for again"
+
+
+def test_an_answer_that_was_lost_comes_with_the_news(broker: Broker) -> None:
+    broker.become(1, 0)
+    broker.isr.start()
+    broker.world.loop.advance(2 * LAG_MS)
+    broker.take(news(state(1, 0, isr=(1,), partition_epoch=1)))
+    assert broker.partition.isr == (1,)
+    ((_, done),) = broker.controller.asked
+    done(PeerUnreachableError("gone"))
+    broker.world.loop.advance(10 * RETRY_MS)
+    assert len(broker.controller.asked) == 1
+
+
+def _changed(**changed: Any) -> IsrChanged:
+    values: dict[str, Any] = {"topic_id": TOPIC_ID, "partition": 0, "leader": 1, "leader_epoch": 0}
+    return IsrChanged(**{**values, **changed})

@@ -1,0 +1,270 @@
+"""Calls between brokers as a broker serves them: a follower's fetch, roles, who may make them (pitfall A10), racks."""
+
+import uuid
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from kio.schema.errors import ErrorCode
+from tests.unit.handlers.world import World, shape
+
+from penstock.base.errors import PenstockError
+from penstock.base.ids import TopicPartition
+from penstock.client.messages import call_codec
+from penstock.controller.errors import NotControllerError
+from penstock.controller.peer_requests import (
+    ControlledShutdown,
+    IsrChange,
+    IsrMember,
+    IsrRequest,
+    LeaderAndIsr,
+    PartitionState,
+    PeerRequest,
+    StoppedPartition,
+    StopReplica,
+    UpdateMetadata,
+)
+from penstock.drivers.followers import Followers
+from penstock.drivers.isr import IsrDriver
+from penstock.drivers.replicas import Replicas
+from penstock.handlers.api import Context
+from penstock.handlers.authoriser import Action
+from penstock.handlers.fetch import handle_fetch
+from penstock.handlers.list_offsets import handle_list_offsets
+from penstock.handlers.registry import make_registry
+from penstock.handlers.services import ClusterServices
+from penstock.metadata.layout import BrokerNode, Endpoint
+from penstock.peers import messages
+from penstock.peers.messages import Call
+from penstock.protocol.fetch import FetchAnswer, FetchPartition, FetchRequest, FetchTopic
+from penstock.records.build import build_batch
+from penstock.replication.isr import Proposal
+from penstock.replication.partition import Partition
+from penstock.server.dispatch import Dispatcher, Waiting
+
+TOPIC_ID = uuid.UUID(int=9)
+
+
+class Controller:
+    def alter_partition(self, request: IsrRequest, done: Any) -> None:
+        done(NotControllerError("elsewhere"))
+
+    def shut_down(self, request: ControlledShutdown, done: Any) -> None:
+        done([TopicPartition("t", 0)])
+
+
+class Isr(IsrDriver):
+    """Keeps what was proposed."""
+
+    def __init__(self) -> None:
+        self.proposed: list[Proposal] = []
+
+    def propose(self, partition: Partition, proposal: Proposal) -> None:
+        self.proposed.append(proposal)
+
+
+class Broker:
+    """Broker 1 leads a partition that 2 and 3 follow; 1 is in rack a, the others in b."""
+
+    def __init__(self, data: Path) -> None:
+        self.world = world = World(data)
+        nothing: Any = None
+        followers = Followers(
+            loop=world.loop,
+            clock=world.clock,
+            cutter=world.directories,
+            flushes=world.services.flushes,
+            backoff_ms=100,
+            open_channel=lambda _leader: nothing,
+            moved=lambda _key: None,
+        )
+        self.replicas = Replicas(
+            node_id=1,
+            loop=world.loop,
+            clock=world.clock,
+            image=world.image,
+            holdings=world.holdings,
+            followers=followers,
+            roles_changed=lambda _topics: None,
+        )
+        self.replicas.broker_epoch = 10
+        self.isr = Isr()
+        world.services.cluster = ClusterServices(
+            replicas=self.replicas,
+            isr=self.isr,
+            controller=cast(Any, Controller()),
+            questions=nothing,
+            reads_from_nearest=True,
+        )
+        self._dispatch = Dispatcher(make_registry(cluster=True), world.services).dispatch
+        self.call(messages.write_request(roles()))
+        brokers = tuple(
+            BrokerNode(
+                broker_id=one,
+                endpoints=(Endpoint(listener="L", security_protocol="PLAINTEXT", host="h", port=one),),
+                rack="a" if one == 1 else "b",
+            )
+            for one in (1, 2, 3)
+        )
+        self.call(messages.write_request(UpdateMetadata(**HEAD, partitions=(state(),), brokers=brokers)))
+        self.partition = world.partitions.get("t", 0)
+
+    def call(self, call: Call) -> Any:
+        head = call.api_key.to_bytes(2, "big") + call.version.to_bytes(2, "big") + b"\x00\x00\x00\x07\x00\x01c\x00"
+        outcome: Any = self._dispatch(head + call.body, self.world._peer)
+        if isinstance(outcome, Waiting):
+            answers: list[Any] = []
+            waiting = outcome
+            waiting.pending.listen(lambda answer: answers.append(waiting.encode(answer)))
+            self.world.loop.turn()
+            (outcome,) = answers
+        assert isinstance(outcome, bytes)
+        return call_codec(call.api_key, call.version).decode(outcome[9:])
+
+    def fetch(self, replica_id: int, offset: int, *, rack: str = "", replica_epoch: int = 5) -> FetchAnswer:
+        entry = FetchPartition(0, -1, offset, -1, 0, 1_000)
+        topic = FetchTopic("", TOPIC_ID.bytes, [entry])
+        request = FetchRequest(replica_id, replica_epoch, 0, 1, 10_000, 0, 0, -1, [topic], [], rack, None)
+        answer = handle_fetch(request, Context(self.world.services, self.world._peer, 1, 17, None))
+        assert isinstance(answer, FetchAnswer)
+        return answer
+
+    def write(self, count: int) -> None:
+        for _ in range(count):
+            self.partition.append(bytearray(build_batch([(self.world.clock.wall_ms(), None, b"x", ())])), 1)
+
+
+HEAD: Any = {"controller_id": 3, "controller_epoch": 1, "broker_epoch": 10}
+
+
+def state(**changed: Any) -> PartitionState:
+    values: dict[str, Any] = {
+        "topic": "t",
+        "topic_id": TOPIC_ID,
+        "partition": 0,
+        "controller_epoch": 1,
+        "leader": 1,
+        "leader_epoch": 0,
+        "isr": (1, 2),
+        "partition_epoch": 0,
+        "replicas": (1, 2, 3),
+    }
+    return PartitionState(**{**values, **changed})
+
+
+def roles() -> LeaderAndIsr:
+    return LeaderAndIsr(**HEAD, partitions=(state(),), live_leaders=())
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    return Broker(tmp_path)
+
+
+def test_a_followers_fetch_reads_to_the_logs_end_and_moves_the_watermark(broker: Broker) -> None:
+    broker.write(2)
+    found = broker.fetch(2, 0).topics[0].partitions[0]
+    assert found.error_code == 0
+    assert found.records
+    assert broker.partition.log.high_watermark == 0
+    broker.fetch(2, 2)
+    assert broker.partition.log.high_watermark == 2
+    assert broker.isr.proposed == []
+    broker.fetch(3, 2)
+    assert [one.isr for one in broker.isr.proposed] == [(1, 2, 3)]
+    assert broker.fetch(4, 0).topics[0].partitions[0].error_code == ErrorCode.unknown_topic_or_partition
+
+
+def test_a_consumer_is_sent_to_a_replica_in_its_rack(broker: Broker) -> None:
+    broker.write(1)
+    broker.fetch(2, 1)
+    near = broker.fetch(-1, 0, rack="b").topics[0].partitions[0]
+    assert (near.preferred_read_replica, near.records) == (2, b"")
+    here = broker.fetch(-1, 0, rack="a").topics[0].partitions[0]
+    assert here.preferred_read_replica == -1
+    assert here.records
+    ahead = broker.fetch(-1, 1, rack="b").topics[0].partitions[0]
+    assert ahead.preferred_read_replica == 2
+    assert broker.fetch(-1, 0).topics[0].partitions[0].preferred_read_replica == -1
+
+
+def test_a_follower_serves_consumers_up_to_its_watermark(broker: Broker) -> None:
+    broker.write(2)
+    broker.fetch(2, 1)
+    broker.partition.take_role(leader=2, leader_epoch=1, isr=(1, 2), replicas=(1, 2, 3))
+    found = broker.fetch(-1, 0).topics[0].partitions[0]
+    assert (found.error_code, found.high_watermark) == (0, 1)
+    assert found.records
+    beyond = broker.fetch(-1, 1).topics[0].partitions[0]
+    assert (beyond.error_code, beyond.records) == (0, b"")
+
+
+def test_a_broker_is_told_the_logs_end_as_latest_and_a_client_is_not(broker: Broker) -> None:
+    broker.write(3)
+    make = shape(2, 9)
+    entry = make.topics.partitions.make(partition_index=0, current_leader_epoch=-1, timestamp=-1)
+
+    def latest(replica_id: int) -> int:
+        request = make.make(
+            replica_id=replica_id, isolation_level=0, topics=(make.topics.make(name="t", partitions=(entry,)),)
+        )
+        answer = handle_list_offsets(request, Context(broker.world.services, broker.world._peer, 2, 9, None))
+        return int(answer.topics[0].partitions[0].offset)
+
+    assert (latest(2), latest(-1)) == (3, 0)
+    broker.world.authoriser.denied.add((Action.CLUSTER_ACTION, "kafka-cluster"))
+    assert latest(2) == 0
+
+
+STOP = StopReplica(**HEAD, partitions=(StoppedPartition(topic="t", partition=0, leader_epoch=0, delete=False),))
+REQUESTS: list[PeerRequest] = [roles(), STOP, UpdateMetadata(**HEAD, partitions=(), brokers=())]
+
+
+def test_who_is_no_broker_is_refused_everything_between_brokers(broker: Broker) -> None:
+    broker.world.authoriser.denied.add((Action.CLUSTER_ACTION, "kafka-cluster"))
+    refused = ErrorCode.cluster_authorization_failed
+    for request in REQUESTS:
+        assert broker.call(messages.write_request(request)).error_code == refused
+    assert broker.partition.is_leader
+    shut_down = messages.write_controlled_shutdown(ControlledShutdown(broker_id=2, broker_epoch=1))
+    assert broker.call(shut_down).error_code == refused
+    change = IsrChange(
+        topic_id=TOPIC_ID,
+        partition=0,
+        leader_epoch=0,
+        partition_epoch=0,
+        new_isr=(IsrMember(broker_id=1, broker_epoch=10),),
+    )
+    alter = messages.write_isr_request(IsrRequest(broker_id=1, broker_epoch=10, changes=(change,)))
+    assert broker.call(alter).error_code == refused
+    broker.write(1)
+    assert broker.fetch(2, 0).topics[0].partitions[0].error_code == ErrorCode.topic_authorization_failed
+
+
+def test_answers_name_each_partition(broker: Broker) -> None:
+    answer = broker.call(messages.write_request(roles()))
+    assert answer.error_code == ErrorCode.none
+    assert [one.error_code for one in answer.topics[0].partition_errors] == [ErrorCode.none]
+    stale = broker.call(
+        messages.write_request(
+            LeaderAndIsr(controller_id=3, controller_epoch=0, broker_epoch=10, partitions=(state(),), live_leaders=())
+        )
+    )
+    assert stale.error_code == ErrorCode.stale_controller_epoch
+    shut_down = broker.call(messages.write_controlled_shutdown(ControlledShutdown(broker_id=2, broker_epoch=1)))
+    assert [(one.topic_name, one.partition_index) for one in shut_down.remaining_partitions] == [("t", 0)]
+    stopped = broker.call(messages.write_request(STOP))
+    assert [one.error_code for one in stopped.partition_errors] == [ErrorCode.none]
+    assert broker.world.partitions.find("t", 0) is None
+
+
+def test_a_broker_that_is_not_the_controller_says_so(broker: Broker) -> None:
+    alter = messages.write_isr_request(IsrRequest(broker_id=1, broker_epoch=10, changes=()))
+    assert broker.call(alter).error_code == ErrorCode.not_controller
+
+
+def test_a_node_of_its_own_serves_none_of_it(tmp_path: Path) -> None:
+    assert {4, 5, 6, 7, 56}.isdisjoint(make_registry())
+    assert {4, 5, 6, 7, 56} <= make_registry(cluster=True).keys()
+    with pytest.raises(PenstockError):
+        World(tmp_path).send_frame(b"\x00\x04\x00\x07\x00\x00\x00\x07\x00\x01c\x00")
