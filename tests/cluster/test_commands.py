@@ -73,12 +73,22 @@ def test_a_cluster_with_one_command(up: Up, capsys: pytest.CaptureFixture[str]) 
 
 def test_topics_have_three_replicas_and_leaders_can_be_elected(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topics", "create", "t", "--partitions", "3", "-b", up.bootstrap]) == 0
-    assert main(["topics", "describe", "t", "-b", up.bootstrap, "--json"]) == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [len(row["replicas"]) for row in rows] == [3, 3, 3]
-    assert {row["leader"] for row in rows} == {1, 2, 3}
-    assert main(["elect", "preferred", "-b", up.bootstrap, "--json"]) == 0
-    assert capsys.readouterr().out == "", "all of them lead already"
+
+    def rows() -> list[dict[str, Any]]:
+        capsys.readouterr()
+        if main(["topics", "describe", "t", "-b", up.bootstrap, "--json"]) != 0:
+            return []  # a broker that was not told yet
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    wait_until(lambda: len(rows()) == 3, seconds=WAIT_SECONDS, what="the topic is known")
+    assert [len(row["replicas"]) for row in rows()] == [3, 3, 3]
+    assert {row["replicas"][0] for row in rows()} == {1, 2, 3}
+    assert main(["elect", "preferred", "--topic", "t", "-b", up.bootstrap, "--json"]) == 0
+    wait_until(
+        lambda: all(row["leader"] == row["replicas"][0] for row in rows()),
+        seconds=WAIT_SECONDS,
+        what="every preferred replica leads",
+    )
     assert main(["elect", "preferred", "--topic", "t:9", "-b", up.bootstrap]) == 1
 
 

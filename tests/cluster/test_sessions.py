@@ -60,20 +60,6 @@ def test_a_loop_that_does_not_turn_loses_its_session(zookeeper: ZooKeeperServer)
         witness.close()
 
 
-def test_a_loop_that_turns_keeps_its_session(zookeeper: ZooKeeperServer) -> None:
-    store = AskedZooKeeper(zookeeper.connect, session_timeout_ms=1_000)
-    witness = AskedZooKeeper(zookeeper.connect)
-    try:
-        store.ask(Transaction(operations=(Create(path="/turns", ephemeral=True),)))
-        began_ms = SystemClock().monotonic_ms()
-        while SystemClock().monotonic_ms() - began_ms < 3_000:
-            store.store.alive()
-            assert _owner(witness, "/turns") == store.store.session_id
-    finally:
-        store.close()
-        witness.close()
-
-
 def test_where_no_zookeeper_is_the_sentence_says_so() -> None:
     store = ZooKeeperStore("127.0.0.1:1", session_timeout_ms=1_000, clock=SystemClock(), wake=lambda: None)
     with pytest.raises(NoZooKeeperError, match=r"no ZooKeeper answers at 127\.0\.0\.1:1 within 300 ms"):
@@ -107,7 +93,7 @@ def test_a_broker_that_was_killed_starts_again_before_its_session_ends(
 
 
 def test_a_second_broker_of_the_same_id_does_not_start(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
-    settings = {"broker_id": 42, "zookeeper_connect": zookeeper.connect, "zookeeper_session_timeout_ms": 2_000}
+    settings = {"broker_id": 42, "zookeeper_connect": zookeeper.connect, "zookeeper_session_timeout_ms": 6_000}
     first, second = (BrokerProcess(tmp_path / name, **settings) for name in ("first", "second"))
     try:
         first.start()

@@ -27,6 +27,7 @@ def make_topic(cluster: Cluster, name: str, partitions: int = 3, replicas: int =
 
 
 def look(cluster: Cluster, topic: str) -> dict[int, PartitionMetadata]:
+    """As some broker has it, which may have been told of less than another: ask until it is as it should be."""
     return dict(admin(cluster).list_topics(topic, timeout=WAIT_SECONDS).topics[topic].partitions)
 
 
@@ -35,8 +36,8 @@ def leader_of(cluster: Cluster, topic: str, partition: int = 0) -> int:
 
     def ask() -> int | None:
         with contextlib.suppress(KafkaException):
-            leader: int = look(cluster, topic)[partition].leader
-            return leader if leader > 0 else None
+            found = look(cluster, topic).get(partition)
+            return found.leader if found is not None and found.leader > 0 else None
         return None
 
     return wait_until(ask, seconds=WAIT_SECONDS, what=f"{topic}-{partition} has a leader")
@@ -45,7 +46,8 @@ def leader_of(cluster: Cluster, topic: str, partition: int = 0) -> int:
 def wait_for_isr(cluster: Cluster, topic: str, members: int) -> None:
     def ask() -> bool:
         with contextlib.suppress(KafkaException):
-            return all(len(one.isrs) >= members and one.leader > 0 for one in look(cluster, topic).values())
+            found = look(cluster, topic).values()
+            return bool(found) and all(len(one.isrs) >= members and one.leader > 0 for one in found)
         return False
 
     wait_until(ask, seconds=WAIT_SECONDS, what=f"every partition of {topic} has {members} replicas in sync")
