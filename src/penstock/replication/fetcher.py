@@ -195,12 +195,10 @@ class Fetcher:
         log = partition.log
         if diverging.epoch < 0 or diverging.end_offset < 0:
             return log.high_watermark
-        epoch, end_offset = log.leader_epochs.end_offset_for(diverging.epoch, log.end_offset)
-        if epoch < 0 or end_offset < 0:
+        # Where the leader's epoch is not known here, the end of the one before it; then the leader is asked again.
+        _, end_offset = log.leader_epochs.end_offset_for(diverging.epoch, log.end_offset)
+        if end_offset < 0:
             return min(diverging.end_offset, log.end_offset)
-        if epoch != diverging.epoch:
-            # The leader's epoch is not known here: the end of the one before it, and then the leader is asked again.
-            return min(end_offset, log.end_offset)
         return min(end_offset, diverging.end_offset, log.end_offset)
 
     def take_offsets(self, asked: Asked, offsets: LeaderOffsets | PenstockError, now_ms: int) -> bool:

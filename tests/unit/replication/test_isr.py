@@ -50,10 +50,12 @@ def test_while_a_shrink_is_under_way_the_leaver_counts() -> None:
     proposal = leader.partition.propose_shrink(leader.clock.monotonic_ms(), LAG_MS)
     assert proposal is not None
     assert proposal.isr == (1, 2)
-    assert leader.log.high_watermark == 0
+    leader.write(b"b")
+    leader.fetched(2, 2)
+    assert leader.log.high_watermark == 0, "the store may have 3 in the ISR still"
     assert leader.partition.propose_shrink(leader.clock.monotonic_ms(), LAG_MS) is None, "one change at a time"
     assert leader.partition.confirm_isr(0, (1, 2), 1), "KAFKA-13091: looked at again when the ISR shrank"
-    assert leader.log.high_watermark == 1
+    assert leader.log.high_watermark == 2
 
 
 def test_an_older_confirmation_or_one_of_another_epoch_changes_nothing() -> None:
