@@ -295,6 +295,37 @@ def test_a_missing_partition_has_no_offset(world: Served) -> None:
     assert said == "unknown_topic_or_partition"
 
 
+@pytest.mark.parametrize("committed_before", [False, True])
+@pytest.mark.parametrize("deleted", ["topic", "group", "offset"])
+def test_what_is_deleted_in_the_middle_of_a_transaction_is_not_brought_back_by_its_commit(
+    world: Served, deleted: str, committed_before: bool
+) -> None:
+    world.create_topic("gone", 1)
+    stamp, place = world.requests.init("x"), ("gone", 0)
+    if committed_before:
+        assert world.requests.commit_offset("x", stamp, "g", place, 3, version=5) == "none"
+        stamp = world.requests.end("x", stamp, commit=True, version=5)
+    assert world.requests.commit_offset("x", stamp, "g", place, 5, version=5) == "none"
+    assert world.requests.commit_offset("x", stamp, "g", T0, 6, version=5) == "none"
+    led = world.groups.find("g")
+    if deleted == "topic":
+        world.services.topics.delete(world.image.topics["gone"], lambda error: None)
+        world.loop.turn()
+    elif deleted == "group":
+        world.groups.run(led, led.shard.delete("g"))
+    else:
+        world.groups.run(led, led.shard.delete_offsets("g", [place])[0])
+    assert world.requests.committed("g", place, require_stable=True) == ("none", -1), "nothing is under way there"
+    assert world.requests.end("x", stamp, commit=True, version=5).error == "none"
+    kept = -1 if deleted == "group" else 6
+    for _ in ("as it stands", "as the log is read again"):
+        assert world.requests.committed("g", place, require_stable=True) == ("none", -1)
+        assert world.requests.committed("g", T0, require_stable=True) == ("none", kept)
+        world.partitions.get("__consumer_offsets", 0).leader_epoch += 1
+        world.groups.follow({"__consumer_offsets"})
+        world.loop.turn()
+
+
 # Markers.
 def test_a_deleted_topic_does_not_keep_a_transaction_from_its_end(world: Served) -> None:
     # KAFKA-5610, 6052, 5202
