@@ -273,5 +273,5 @@ def _check_producer(transaction: Transaction, producer: ProducerStamp) -> None:
         raise InvalidProducerIdMappingError(
             f"{transaction.transactional_id} belongs to producer {transaction.producer_id}, not {producer.producer_id}"
         )
-    if transaction.epoch != producer.epoch:
+    if transaction.epoch != producer.epoch or producer.epoch == EPOCH_MAX:  # the highest is nobody's
         raise ProducerFencedError(f"{transaction.transactional_id} has epoch {transaction.epoch}, not {producer.epoch}")
