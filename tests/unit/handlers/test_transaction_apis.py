@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 from tests.support.transaction_requests import Stamp, TransactionRequests
+from tests.unit.handlers.test_produce_and_fetch import fetch, only
 from tests.unit.handlers.world import World, shape
 
 from penstock.base.ids import TopicPartition
@@ -289,6 +290,14 @@ def test_a_fenced_producer_commits_no_offsets(world: Served) -> None:
     assert world.requests.commit_offset("x", stamp, "g", T0, 1, version=5) == "invalid_producer_epoch"
 
 
+@pytest.mark.parametrize("version", [3, 5])
+def test_a_group_without_a_name_has_no_offsets_in_transactions(world: Served, version: int) -> None:
+    stamp = opened(world, T0)
+    assert world.requests.add_offsets("x", stamp, "") == "none"
+    assert world.requests.commit_offset("x", stamp, "", T0, 1, version=version) == "invalid_group_id"
+    assert world.log(("__consumer_offsets", 0)).end_offset == 0
+
+
 def test_a_missing_partition_has_no_offset(world: Served) -> None:
     stamp = world.requests.init("x")
     said = world.requests.commit_offset("x", stamp, "g", ("t", 7), 1, version=5)
@@ -383,6 +392,34 @@ def test_a_marker_of_an_older_coordinator_is_refused(world: Served) -> None:
     assert produce(world, stamp) == "none"
     assert world.requests.write_marker(stamp, T0, commit=True, coordinator_epoch=5) == "none"
     assert world.requests.write_marker(stamp, T0, commit=True, coordinator_epoch=4) == "transaction_coordinator_fenced"
+
+
+@pytest.mark.parametrize("nobody", [Stamp("none", -1, -1), Stamp("none", -1, 0), Stamp("none", 1, -1)])
+def test_a_marker_that_names_no_producer_is_not_written(world: Served, nobody: Stamp) -> None:
+    assert world.requests.write_marker(nobody, T0, commit=True) == "invalid_request"
+    assert world.log(T0).end_offset == 0
+
+
+# Readers.
+def test_who_reads_committed_records_is_told_what_was_aborted_and_sees_no_further_than_what_is_decided(
+    world: Served,
+) -> None:
+    # KAFKA-9807, 5376: also where the answer had to wait; 5522: ListOffsets too.
+    waiting = fetch(world, {T0: 0}, version=11, wait_ms=60_000, isolation=1)
+    stamp = opened(world, T0)
+    assert produce(world, stamp) == "none"
+    assert not waiting.is_there, "what is open wakes nobody"
+    assert only(fetch(world, {T0: 0}, version=11)).aborted_transactions is None
+    nothing_yet = only(fetch(world, {T0: 0}, version=11, isolation=1))
+    assert (nothing_yet.records, nothing_yet.high_watermark, nothing_yet.last_stable_offset) == (b"", 1, 0)
+    assert [world.requests.end_offset(*T0, committed=committed) for committed in (False, True)] == [1, 0]
+    assert world.requests.end("x", stamp, commit=False, version=4).error == "none"
+    world.loop.turn()
+    for answer in (waiting, fetch(world, {T0: 0}, version=11, isolation=1)):
+        found = only(answer)
+        assert [(one.producer_id, one.first_offset) for one in found.aborted_transactions] == [(stamp.producer_id, 0)]
+        assert (found.high_watermark, found.last_stable_offset) == (2, 2)
+    assert world.requests.end_offset(*T0, committed=True) == 2
 
 
 # Operators.
