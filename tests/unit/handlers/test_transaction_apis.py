@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 from tests.support.transaction_requests import Stamp, TransactionRequests
+from tests.unit.handlers.test_dynamic_configs import SET, alter
 from tests.unit.handlers.test_produce_and_fetch import fetch, only
 from tests.unit.handlers.world import World, shape
 
@@ -111,6 +112,11 @@ def test_verification_can_be_switched_off(tmp_path: Path) -> None:
     world = Served(tmp_path, verify="false")
     stamp = world.requests.init("x")
     assert produce(world, stamp, T0) == "none"
+    name = "transaction.partition.verification.enable"
+    assert alter(world, "", (name, SET, "true")) == ErrorCode.none
+    assert produce(world, stamp, T1) == "transaction_abortable", "switched on while the broker runs"
+    assert alter(world, "1", (name, SET, "false")) == ErrorCode.none
+    assert produce(world, stamp, T1) == "none"
 
 
 def test_a_transactional_request_comes_from_one_producer(world: Served) -> None:
