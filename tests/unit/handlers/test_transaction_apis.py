@@ -17,6 +17,12 @@ from penstock.base.ids import TopicPartition
 from penstock.drivers.markers import Marker
 from penstock.handlers.authoriser import Action
 from penstock.protocol.group_records import OffsetKey, OffsetValue
+from penstock.protocol.transaction_records import (
+    TransactionState,
+    TransactionValue,
+    encode_transaction_key,
+    encode_transaction_value,
+)
 from penstock.records.build import build_batch
 from penstock.replication.errors import NotLeaderOrFollowerError
 from penstock.replication.partition import ACKS_ALL
@@ -533,3 +539,32 @@ def test_loading_does_not_stop_at_records_that_are_not_readable(tmp_path: Path) 
     world.transactions.follow({"__transaction_state"})
     world.loop.turn()
     assert world.requests.states() == {"x": "Empty"}
+
+
+def test_a_producer_id_that_another_broker_gave_is_not_given_again(tmp_path: Path) -> None:
+    world = Served(tmp_path)
+    values = [
+        TransactionValue(
+            producer_id=producer_id,
+            producer_epoch=0,
+            timeout_ms=60_000,
+            state=TransactionState.EMPTY,
+            partitions=(),
+            last_update_ms=0,
+            start_ms=-1,
+            next_producer_id=next_id,
+        )
+        for producer_id, next_id in ((7_000, -1), (10, 9_000))
+    ]
+    records = [
+        (0, encode_transaction_key(f"y{number}"), encode_transaction_value(value), ())
+        for number, value in enumerate(values)
+    ]
+    partition = world.partitions.get("__transaction_state", 0)
+    partition.append(bytearray(build_batch(records)), ACKS_ALL, Origin.COORDINATOR)
+    partition.leader_epoch += 1
+    world.transactions.follow({"__transaction_state"})
+    world.loop.turn()
+    assert world.requests.states() == {"y0": "Empty", "y1": "Empty"}
+    assert world.requests.init("x").producer_id > 9_000
+    assert world.requests.init(None).producer_id > 9_000
