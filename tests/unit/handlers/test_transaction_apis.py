@@ -387,6 +387,31 @@ def test_a_marker_that_cannot_be_written_is_tried_again_until_it_stands(
     assert written == [T0, T1], "each marker once"
 
 
+def test_a_completion_that_cannot_be_written_is_tried_again_until_it_stands(
+    world: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stamp = opened(world, T0)
+    assert produce(world, stamp, T0) == "none"
+    coordinators = world.partitions.get("__transaction_state", 0)
+    replicas, min_isr = coordinators.replicas, coordinators.min_isr
+    write = world.services.markers.write
+
+    def write_and_lose_a_replica(partition: TopicPartition, marker: Marker, then: Any) -> None:
+        coordinators.replicas, coordinators.min_isr = (1, 2), 2
+        write(partition, marker, then)
+
+    monkeypatch.setattr(world.services.markers, "write", write_and_lose_a_replica)
+    assert world.requests.end("x", stamp, commit=True, version=4).error == "none"
+    world.loop.advance(1_000)
+    assert world.requests.states() == {"x": "PrepareCommit"}
+    assert world.log(T0).last_stable_offset == 2, "what is decided is visible meanwhile"
+    assert world.requests.init("x").error == "concurrent_transactions"
+    coordinators.replicas, coordinators.min_isr = replicas, min_isr
+    world.loop.advance(1_000)
+    assert world.requests.states() == {"x": "CompleteCommit"}
+    assert world.log(T0).end_offset == 2, "one marker"
+
+
 def test_a_marker_of_the_newer_protocol_that_comes_twice_ends_no_later_transaction(world: Served) -> None:
     first = world.requests.init("x")
     assert produce(world, first, version=12) == "none"
