@@ -32,9 +32,10 @@ T0, T1 = ("t", 0), ("t", 1)
 
 
 class Served(World):
-    def __init__(self, path: Path, *, verify: str = "true") -> None:
+    def __init__(self, path: Path, *, verify: str = "true", **settings: str) -> None:
         super().__init__(
             path,
+            **settings,
             offsets_topic_num_partitions="1",
             transaction_state_log_num_partitions="1",
             transaction_partition_verification_enable=verify,
@@ -457,6 +458,31 @@ def test_who_reads_committed_records_is_told_what_was_aborted_and_sees_no_furthe
         assert [(one.producer_id, one.first_offset) for one in found.aborted_transactions] == [(stamp.producer_id, 0)]
         assert (found.high_watermark, found.last_stable_offset) == (2, 2)
     assert world.requests.end_offset(*T0, committed=True) == 2
+
+
+# Answers.
+def test_an_answer_leaves_when_its_record_cannot_be_lost_any_more(tmp_path: Path) -> None:
+    """Here that takes a flush: the high watermark waits for it."""
+    world = Served(tmp_path, log_flush_interval_messages="1")
+    stamp = opened(world, T0)
+    partition = world.partitions.get("__transaction_state", 0)
+    nothing = {"transactional_id": "x", "producer_id": stamp.producer_id, "producer_epoch": stamp.epoch}
+    answers = [
+        world.send(
+            22, 4, transactional_id="y", transaction_timeout=timedelta(seconds=1), producer_id=-1, producer_epoch=-1
+        ),
+        world.send(25, 3, **nothing, group_id="g"),
+    ]
+    assert partition.log.high_watermark < partition.log.end_offset
+    assert not any(answer.is_there for answer in answers)
+    world.loop.turn()
+    assert [answer.read().error_code for answer in answers] == [ErrorCode.none] * 2
+    ended = world.send(26, 3, **nothing, committed=True)
+    assert not ended.is_there
+    assert world.log(T0).end_offset == 0, "no marker before its end is decided for good"
+    world.loop.turn()
+    assert ended.read().error_code == ErrorCode.none
+    assert world.log(T0).end_offset == 1
 
 
 # Operators.
