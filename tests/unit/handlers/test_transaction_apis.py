@@ -388,6 +388,20 @@ def test_a_marker_that_cannot_be_written_is_tried_again_until_it_stands(
     assert written == [T0, T1], "each marker once"
 
 
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_partition_that_knows_a_newer_epoch_does_not_keep_a_transaction_from_its_end(
+    world: Served, commit: bool
+) -> None:
+    stamp = opened(world, T0, T1)
+    assert produce(world, stamp, T0) == "none"
+    newer = stamp._replace(epoch=stamp.epoch + 1)
+    assert world.requests.write_marker(newer, T0, commit=False) == "none"  # an operator ended it there
+    assert world.requests.end("x", stamp, commit=commit, version=4).error == "none"
+    world.loop.advance(1_000)
+    assert world.requests.states() == {"x": "CompleteCommit" if commit else "CompleteAbort"}
+    assert (world.log(T0).end_offset, world.log(T1).end_offset) == (2, 1)
+
+
 def test_a_completion_that_cannot_be_written_is_tried_again_until_it_stands(
     world: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -483,6 +497,23 @@ def test_an_answer_leaves_when_its_record_cannot_be_lost_any_more(tmp_path: Path
     world.loop.turn()
     assert ended.read().error_code == ErrorCode.none
     assert world.log(T0).end_offset == 1
+
+
+def test_a_step_that_is_under_way_when_the_coordinator_moves_is_not_answered_by_the_old_one(tmp_path: Path) -> None:
+    world = Served(tmp_path, log_flush_interval_messages="1")
+    stamp = opened(world, T0)
+    assert produce(world, stamp) == "none"
+    ended = world.send(
+        26, 3, transactional_id="x", producer_id=stamp.producer_id, producer_epoch=stamp.epoch, committed=True
+    )
+    partition = world.partitions.get("__transaction_state", 0)
+    partition.leader_epoch += 1
+    world.transactions.follow({"__transaction_state"})
+    world.loop.turn()
+    assert ended.read().error_code == ErrorCode.not_coordinator
+    assert world.requests.states() == {"x": "CompleteCommit"}, "the next one finds it decided, and finishes it"
+    assert world.log(T0).end_offset == 2, "one marker"
+    assert world.requests.end("x", stamp, commit=True, version=4).error == "none"
 
 
 # Operators.
