@@ -295,7 +295,7 @@ def test_what_another_broker_left_open_in_the_highest_epoch_times_out_too(world:
     world.clock.advance(60_001)
     world.run_timeouts()
     assert world.written[-1].producer == ProducerStamp(first.producer_id, EPOCH_MAX)
-    assert world.written[-1].client_version == 0, "its records have that epoch: the marker is to be written all the same"
+    assert world.written[-1].client_version == 0, "its records have that epoch: not taken for written"
     renewed = world.init()
     assert renewed is not None
     assert renewed.producer_id != first.producer_id

@@ -32,13 +32,13 @@ T0, T1 = ("t", 0), ("t", 1)
 
 
 class Served(World):
-    def __init__(self, path: Path, *, verify: str = "true", **settings: str) -> None:
+    def __init__(self, path: Path, *, verify: str = "true", flush_after: int = 2**63 - 1) -> None:
         super().__init__(
             path,
-            **settings,
             offsets_topic_num_partitions="1",
             transaction_state_log_num_partitions="1",
             transaction_partition_verification_enable=verify,
+            log_flush_interval_messages=str(flush_after),
         )
         self.create_topic("t", 2)
         self.requests = TransactionRequests(self.call)
@@ -477,7 +477,7 @@ def test_who_reads_committed_records_is_told_what_was_aborted_and_sees_no_furthe
 # Answers.
 def test_an_answer_leaves_when_its_record_cannot_be_lost_any_more(tmp_path: Path) -> None:
     """Here that takes a flush: the high watermark waits for it."""
-    world = Served(tmp_path, log_flush_interval_messages="1")
+    world = Served(tmp_path, flush_after=1)
     stamp = opened(world, T0)
     partition = world.partitions.get("__transaction_state", 0)
     nothing = {"transactional_id": "x", "producer_id": stamp.producer_id, "producer_epoch": stamp.epoch}
@@ -500,7 +500,7 @@ def test_an_answer_leaves_when_its_record_cannot_be_lost_any_more(tmp_path: Path
 
 
 def test_a_step_that_is_under_way_when_the_coordinator_moves_is_not_answered_by_the_old_one(tmp_path: Path) -> None:
-    world = Served(tmp_path, log_flush_interval_messages="1")
+    world = Served(tmp_path, flush_after=1)
     stamp = opened(world, T0)
     assert produce(world, stamp) == "none"
     ended = world.send(
