@@ -319,8 +319,8 @@ class TransactionDriver:
 
         def run() -> None:
             if not self._shards.is_stopped:
+                self._later(delay_ms, job)  # before the job: one that fails is not the last
                 self._shards.in_turns(job())
-                self._later(delay_ms, job)
 
         self._loop.call_later(delay_ms, run)
 

@@ -81,7 +81,7 @@ def _verified(request: Any, context: Context, then: Callable[[PenstockError | No
     services = context.services
     producer = ProducerStamp(request.producer_id, request.producer_epoch)
     try:
-        partition = services.groups.find(request.group_id).partition
+        partition = services.groups.find_for_member(request.group_id).partition
     except PenstockError as error:
         then(error)
         return

@@ -71,7 +71,7 @@ def ask(
         return
     outcomes: Outcomes
     try:
-        if transactions.settings.verify_partitions:
+        if transactions.settings.verifies_partitions():
             outcomes = transactions.find(transactional_id).shard.verify(transactional_id, producer, asked)
         else:
             outcomes = dict.fromkeys(asked)

@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
+from penstock.controller.errors import InvalidRequestError
 from penstock.drivers.markers import Marker
 from penstock.handlers.api import Context
 from penstock.handlers.authoriser import CLUSTER_NAME, Action, Resource
@@ -62,6 +63,9 @@ def _write(
             written(place, why_missing(services, *topic_partition))
             continue
         entry = request.markers[number]
+        if entry.producer_id < 0 or entry.producer_epoch < 0:
+            written(place, InvalidRequestError("a marker names a producer and its epoch"))
+            continue
         marker = Marker(
             entry.producer_id,
             entry.producer_epoch,

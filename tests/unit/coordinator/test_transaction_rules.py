@@ -51,8 +51,9 @@ def test_a_producer_that_was_fenced_cannot_bump_itself_back(world: ShardWorld) -
     world.init()
     with pytest.raises(ProducerFencedError):
         world.init(first)
-    with pytest.raises(ProducerFencedError):
-        world.init(ProducerStamp(999, 0))
+    for epoch in (0, world.transaction.epoch):
+        with pytest.raises(ProducerFencedError):
+            world.init(ProducerStamp(999, epoch))
 
 
 def test_a_lost_id_takes_whoever_comes(world: ShardWorld) -> None:
@@ -279,6 +280,25 @@ def test_the_highest_epoch_is_nobodys(world: ShardWorld) -> None:
     world.transaction.epoch = EPOCH_MAX
     with pytest.raises(ProducerFencedError):
         world.prepare(ProducerStamp(first.producer_id, EPOCH_MAX), commit=False, client_version=2)
+    with pytest.raises(ProducerFencedError):
+        world.add(ProducerStamp(first.producer_id, EPOCH_MAX))
+    assert world.shard.ongoing == {}
+
+
+def test_what_another_broker_left_open_in_the_highest_epoch_times_out_too(world: ShardWorld) -> None:
+    first = world.started()
+    world.add(first)
+    transactional_id, value = world.records[-1]
+    assert value is not None
+    world.records.append((transactional_id, value._replace(producer_epoch=EPOCH_MAX)))
+    world.reload()
+    world.clock.advance(60_001)
+    world.run_timeouts()
+    assert world.written[-1].producer == ProducerStamp(first.producer_id, EPOCH_MAX)
+    assert world.written[-1].client_version == 0, "its records have that epoch: not taken for written"
+    renewed = world.init()
+    assert renewed is not None
+    assert renewed.producer_id != first.producer_id
 
 
 # Time.

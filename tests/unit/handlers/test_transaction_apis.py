@@ -9,12 +9,20 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 from tests.support.transaction_requests import Stamp, TransactionRequests
+from tests.unit.handlers.test_dynamic_configs import SET, alter
+from tests.unit.handlers.test_produce_and_fetch import fetch, only
 from tests.unit.handlers.world import World, shape
 
 from penstock.base.ids import TopicPartition
 from penstock.drivers.markers import Marker
 from penstock.handlers.authoriser import Action
 from penstock.protocol.group_records import OffsetKey, OffsetValue
+from penstock.protocol.transaction_records import (
+    TransactionState,
+    TransactionValue,
+    encode_transaction_key,
+    encode_transaction_value,
+)
 from penstock.records.build import build_batch
 from penstock.replication.errors import NotLeaderOrFollowerError
 from penstock.replication.partition import ACKS_ALL
@@ -24,12 +32,13 @@ T0, T1 = ("t", 0), ("t", 1)
 
 
 class Served(World):
-    def __init__(self, path: Path, *, verify: str = "true") -> None:
+    def __init__(self, path: Path, *, verify: str = "true", flush_after: int = 2**63 - 1) -> None:
         super().__init__(
             path,
             offsets_topic_num_partitions="1",
             transaction_state_log_num_partitions="1",
             transaction_partition_verification_enable=verify,
+            log_flush_interval_messages=str(flush_after),
         )
         self.create_topic("t", 2)
         self.requests = TransactionRequests(self.call)
@@ -110,6 +119,11 @@ def test_verification_can_be_switched_off(tmp_path: Path) -> None:
     world = Served(tmp_path, verify="false")
     stamp = world.requests.init("x")
     assert produce(world, stamp, T0) == "none"
+    name = "transaction.partition.verification.enable"
+    assert alter(world, "", (name, SET, "true")) == ErrorCode.none
+    assert produce(world, stamp, T1) == "transaction_abortable", "switched on while the broker runs"
+    assert alter(world, "1", (name, SET, "false")) == ErrorCode.none
+    assert produce(world, stamp, T1) == "none"
 
 
 def test_a_transactional_request_comes_from_one_producer(world: Served) -> None:
@@ -289,10 +303,49 @@ def test_a_fenced_producer_commits_no_offsets(world: Served) -> None:
     assert world.requests.commit_offset("x", stamp, "g", T0, 1, version=5) == "invalid_producer_epoch"
 
 
+@pytest.mark.parametrize("version", [3, 5])
+def test_a_group_without_a_name_has_no_offsets_in_transactions(world: Served, version: int) -> None:
+    stamp = opened(world, T0)
+    assert world.requests.add_offsets("x", stamp, "") == "none"
+    assert world.requests.commit_offset("x", stamp, "", T0, 1, version=version) == "invalid_group_id"
+    assert world.log(("__consumer_offsets", 0)).end_offset == 0
+
+
 def test_a_missing_partition_has_no_offset(world: Served) -> None:
     stamp = world.requests.init("x")
     said = world.requests.commit_offset("x", stamp, "g", ("t", 7), 1, version=5)
     assert said == "unknown_topic_or_partition"
+
+
+@pytest.mark.parametrize("committed_before", [False, True])
+@pytest.mark.parametrize("deleted", ["topic", "group", "offset"])
+def test_what_is_deleted_in_the_middle_of_a_transaction_is_not_brought_back_by_its_commit(
+    world: Served, deleted: str, committed_before: bool
+) -> None:
+    world.create_topic("gone", 1)
+    stamp, place = world.requests.init("x"), ("gone", 0)
+    if committed_before:
+        assert world.requests.commit_offset("x", stamp, "g", place, 3, version=5) == "none"
+        stamp = world.requests.end("x", stamp, commit=True, version=5)
+    assert world.requests.commit_offset("x", stamp, "g", place, 5, version=5) == "none"
+    assert world.requests.commit_offset("x", stamp, "g", T0, 6, version=5) == "none"
+    led = world.groups.find("g")
+    if deleted == "topic":
+        world.services.topics.delete(world.image.topics["gone"], lambda error: None)
+        world.loop.turn()
+    elif deleted == "group":
+        world.groups.run(led, led.shard.delete("g"))
+    else:
+        world.groups.run(led, led.shard.delete_offsets("g", [place])[0])
+    assert world.requests.committed("g", place, require_stable=True) == ("none", -1), "nothing is under way there"
+    assert world.requests.end("x", stamp, commit=True, version=5).error == "none"
+    kept = -1 if deleted == "group" else 6
+    for _ in ("as it stands", "as the log is read again"):
+        assert world.requests.committed("g", place, require_stable=True) == ("none", -1)
+        assert world.requests.committed("g", T0, require_stable=True) == ("none", kept)
+        world.partitions.get("__consumer_offsets", 0).leader_epoch += 1
+        world.groups.follow({"__consumer_offsets"})
+        world.loop.turn()
 
 
 # Markers.
@@ -335,6 +388,45 @@ def test_a_marker_that_cannot_be_written_is_tried_again_until_it_stands(
     assert written == [T0, T1], "each marker once"
 
 
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_partition_that_knows_a_newer_epoch_does_not_keep_a_transaction_from_its_end(
+    world: Served, commit: bool
+) -> None:
+    stamp = opened(world, T0, T1)
+    assert produce(world, stamp, T0) == "none"
+    newer = stamp._replace(epoch=stamp.epoch + 1)
+    assert world.requests.write_marker(newer, T0, commit=False) == "none"  # an operator ended it there
+    assert world.requests.end("x", stamp, commit=commit, version=4).error == "none"
+    world.loop.advance(1_000)
+    assert world.requests.states() == {"x": "CompleteCommit" if commit else "CompleteAbort"}
+    assert (world.log(T0).end_offset, world.log(T1).end_offset) == (2, 1)
+
+
+def test_a_completion_that_cannot_be_written_is_tried_again_until_it_stands(
+    world: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stamp = opened(world, T0)
+    assert produce(world, stamp, T0) == "none"
+    coordinators = world.partitions.get("__transaction_state", 0)
+    replicas, min_isr = coordinators.replicas, coordinators.min_isr
+    write = world.services.markers.write
+
+    def write_and_lose_a_replica(partition: TopicPartition, marker: Marker, then: Any) -> None:
+        coordinators.replicas, coordinators.min_isr = (1, 2), 2
+        write(partition, marker, then)
+
+    monkeypatch.setattr(world.services.markers, "write", write_and_lose_a_replica)
+    assert world.requests.end("x", stamp, commit=True, version=4).error == "none"
+    world.loop.advance(1_000)
+    assert world.requests.states() == {"x": "PrepareCommit"}
+    assert world.log(T0).last_stable_offset == 2, "what is decided is visible meanwhile"
+    assert world.requests.init("x").error == "concurrent_transactions"
+    coordinators.replicas, coordinators.min_isr = replicas, min_isr
+    world.loop.advance(1_000)
+    assert world.requests.states() == {"x": "CompleteCommit"}
+    assert world.log(T0).end_offset == 2, "one marker"
+
+
 def test_a_marker_of_the_newer_protocol_that_comes_twice_ends_no_later_transaction(world: Served) -> None:
     first = world.requests.init("x")
     assert produce(world, first, version=12) == "none"
@@ -352,6 +444,76 @@ def test_a_marker_of_an_older_coordinator_is_refused(world: Served) -> None:
     assert produce(world, stamp) == "none"
     assert world.requests.write_marker(stamp, T0, commit=True, coordinator_epoch=5) == "none"
     assert world.requests.write_marker(stamp, T0, commit=True, coordinator_epoch=4) == "transaction_coordinator_fenced"
+
+
+@pytest.mark.parametrize("nobody", [Stamp("none", -1, -1), Stamp("none", -1, 0), Stamp("none", 1, -1)])
+def test_a_marker_that_names_no_producer_is_not_written(world: Served, nobody: Stamp) -> None:
+    assert world.requests.write_marker(nobody, T0, commit=True) == "invalid_request"
+    assert world.log(T0).end_offset == 0
+
+
+# Readers.
+def test_who_reads_committed_records_is_told_what_was_aborted_and_sees_no_further_than_what_is_decided(
+    world: Served,
+) -> None:
+    # KAFKA-9807, 5376: also where the answer had to wait; 5522: ListOffsets too.
+    waiting = fetch(world, {T0: 0}, version=11, wait_ms=60_000, isolation=1)
+    stamp = opened(world, T0)
+    assert produce(world, stamp) == "none"
+    assert not waiting.is_there, "what is open wakes nobody"
+    assert only(fetch(world, {T0: 0}, version=11)).aborted_transactions is None
+    nothing_yet = only(fetch(world, {T0: 0}, version=11, isolation=1))
+    assert (nothing_yet.records, nothing_yet.high_watermark, nothing_yet.last_stable_offset) == (b"", 1, 0)
+    assert [world.requests.end_offset(*T0, committed=committed) for committed in (False, True)] == [1, 0]
+    assert world.requests.end("x", stamp, commit=False, version=4).error == "none"
+    world.loop.turn()
+    for answer in (waiting, fetch(world, {T0: 0}, version=11, isolation=1)):
+        found = only(answer)
+        assert [(one.producer_id, one.first_offset) for one in found.aborted_transactions] == [(stamp.producer_id, 0)]
+        assert (found.high_watermark, found.last_stable_offset) == (2, 2)
+    assert world.requests.end_offset(*T0, committed=True) == 2
+
+
+# Answers.
+def test_an_answer_leaves_when_its_record_cannot_be_lost_any_more(tmp_path: Path) -> None:
+    """Here that takes a flush: the high watermark waits for it."""
+    world = Served(tmp_path, flush_after=1)
+    stamp = opened(world, T0)
+    partition = world.partitions.get("__transaction_state", 0)
+    nothing = {"transactional_id": "x", "producer_id": stamp.producer_id, "producer_epoch": stamp.epoch}
+    answers = [
+        world.send(
+            22, 4, transactional_id="y", transaction_timeout=timedelta(seconds=1), producer_id=-1, producer_epoch=-1
+        ),
+        world.send(25, 3, **nothing, group_id="g"),
+    ]
+    assert partition.log.high_watermark < partition.log.end_offset
+    assert not any(answer.is_there for answer in answers)
+    world.loop.turn()
+    assert [answer.read().error_code for answer in answers] == [ErrorCode.none] * 2
+    ended = world.send(26, 3, **nothing, committed=True)
+    assert not ended.is_there
+    assert world.log(T0).end_offset == 0, "no marker before its end is decided for good"
+    world.loop.turn()
+    assert ended.read().error_code == ErrorCode.none
+    assert world.log(T0).end_offset == 1
+
+
+def test_a_step_that_is_under_way_when_the_coordinator_moves_is_not_answered_by_the_old_one(tmp_path: Path) -> None:
+    world = Served(tmp_path, flush_after=1)
+    stamp = opened(world, T0)
+    assert produce(world, stamp) == "none"
+    ended = world.send(
+        26, 3, transactional_id="x", producer_id=stamp.producer_id, producer_epoch=stamp.epoch, committed=True
+    )
+    partition = world.partitions.get("__transaction_state", 0)
+    partition.leader_epoch += 1
+    world.transactions.follow({"__transaction_state"})
+    world.loop.turn()
+    assert ended.read().error_code == ErrorCode.not_coordinator
+    assert world.requests.states() == {"x": "CompleteCommit"}, "the next one finds it decided, and finishes it"
+    assert world.log(T0).end_offset == 2, "one marker"
+    assert world.requests.end("x", stamp, commit=True, version=4).error == "none"
 
 
 # Operators.
@@ -459,3 +621,32 @@ def test_loading_does_not_stop_at_records_that_are_not_readable(tmp_path: Path) 
     world.transactions.follow({"__transaction_state"})
     world.loop.turn()
     assert world.requests.states() == {"x": "Empty"}
+
+
+def test_a_producer_id_that_another_broker_gave_is_not_given_again(tmp_path: Path) -> None:
+    world = Served(tmp_path)
+    values = [
+        TransactionValue(
+            producer_id=producer_id,
+            producer_epoch=0,
+            timeout_ms=60_000,
+            state=TransactionState.EMPTY,
+            partitions=(),
+            last_update_ms=0,
+            start_ms=-1,
+            next_producer_id=next_id,
+        )
+        for producer_id, next_id in ((7_000, -1), (10, 9_000))
+    ]
+    records = [
+        (0, encode_transaction_key(f"y{number}"), encode_transaction_value(value), ())
+        for number, value in enumerate(values)
+    ]
+    partition = world.partitions.get("__transaction_state", 0)
+    partition.append(bytearray(build_batch(records)), ACKS_ALL, Origin.COORDINATOR)
+    partition.leader_epoch += 1
+    world.transactions.follow({"__transaction_state"})
+    world.loop.turn()
+    assert world.requests.states() == {"y0": "Empty", "y1": "Empty"}
+    assert world.requests.init("x").producer_id > 9_000
+    assert world.requests.init(None).producer_id > 9_000

@@ -72,9 +72,9 @@ def decide_commit(
 
 
 def decide_delete(
-    group: Group | None, partitions: Iterable[tuple[str, int]], decision: Decision
+    group: Group | None, partitions: Iterable[tuple[str, int]], pending: PendingOffsets, decision: Decision
 ) -> tuple[PartitionOutcome, ...]:
-    """Removes offsets that no member lives by."""
+    """Removes offsets that no member lives by, and what a transaction would commit in their place."""
     if group is None or group.state is State.DEAD:
         raise GroupIdNotFoundError("there is no such group")
     if group.state is not State.EMPTY and group.protocol_type != CONSUMER:
@@ -84,7 +84,7 @@ def decide_delete(
         error: PenstockError | None = None
         if group.state is not State.EMPTY and (group.subscribed is None or topic in group.subscribed):
             error = GroupSubscribedToTopicError(f"members of {group.group_id} consume {topic}")
-        elif (topic, partition) in group.offsets:
+        elif (topic, partition) in group.offsets or pending.is_held(group.group_id, topic, partition):
             decision.records.append((OffsetKey(group.group_id, topic, partition), None))
         outcomes.append(PartitionOutcome(topic, partition, error))
     return tuple(outcomes)

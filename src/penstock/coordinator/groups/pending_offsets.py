@@ -6,6 +6,8 @@ Of several values for one place the one that was written last counts, whichever 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from itertools import starmap
 from typing import NamedTuple, TypeVar
 
 from penstock.protocol.group_records import OffsetKey, OffsetValue
@@ -63,6 +65,19 @@ class PendingOffsets:
             one = held.get(place)
             if one is not None and one.number <= number:
                 held[place] = None
+
+    def drop(self, key: OffsetKey) -> None:
+        """The place was deleted: what transactions hold for it is gone with it, however they end."""
+        place = key[:3]
+        for held in self._by_producer.values() if place in self._places else ():
+            if place in held:
+                del held[place]
+                _take_one(self._places, place)
+                _take_one(self._groups, place[0])
+
+    def places(self) -> Iterator[OffsetKey]:
+        """Where any transaction holds something."""
+        return starmap(OffsetKey, self._places)
 
     def is_held(self, group_id: str, topic: str, partition: int) -> bool:
         return (group_id, topic, partition) in self._places

@@ -135,7 +135,10 @@ class Shard:
                 self._drop_if_nothing(group)
 
     def _set_offset(self, key: OffsetKey, value: OffsetValue | None) -> None:
-        self.pending_offsets.supersede(key)
+        if value is None:
+            self.pending_offsets.drop(key)
+        else:
+            self.pending_offsets.supersede(key)
         self._put_offset(key, value)
 
     def _put_offset(self, key: OffsetKey, value: OffsetValue | None) -> None:
@@ -257,17 +260,25 @@ class Shard:
         self, group_id: str, partitions: Iterable[tuple[str, int]]
     ) -> tuple[Decision, tuple[PartitionOutcome, ...]]:
         decision = Decision()
-        return decision, decide_delete(self.groups.get(group_id), partitions, decision)
+        return decision, decide_delete(self.groups.get(group_id), partitions, self.pending_offsets, decision)
 
     def forget_topics(self, topics: Iterable[str]) -> Decision:
-        """Topics were deleted: so are the offsets in them."""
+        """Topics were deleted: so are the offsets in them, also those that a transaction would commit."""
         gone = frozenset(topics)
         decision = Decision()
         for group in self.groups.values():
             for topic, partition in group.offsets:
                 if topic in gone:
                     decision.records.append((OffsetKey(group.group_id, topic, partition), None))
+        decision.records.extend((key, None) for key in self._only_pending() if key.topic in gone)
         return decision
+
+    def _only_pending(self) -> Iterator[OffsetKey]:
+        """Places that have an offset in a transaction and none that counts."""
+        for key in self.pending_offsets.places():
+            group = self.groups.get(key.group)
+            if group is None or (key.topic, key.partition) not in group.offsets:
+                yield key
 
     def expire_offsets(self) -> Iterator[Decision]:
         """One decision for each group that lost something; the caller may pause between two."""
@@ -287,6 +298,7 @@ class Shard:
         decision = Decision()
         for topic, partition in group.offsets:
             decision.records.append((OffsetKey(group_id, topic, partition), None))
+        decision.records.extend((key, None) for key in self._only_pending() if key.group == group_id)
         decision.records.append((GroupKey(group_id), None))
         return decision
 

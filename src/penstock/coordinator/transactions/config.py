@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -31,7 +31,8 @@ class TransactionSettings:
     expiration_ms: int = 604_800_000
     timeout_check_ms: int = 10_000
     expiration_check_ms: int = 3_600_000
-    verify_partitions: bool = True
+    verifies_partitions: Callable[[], bool] = lambda: True
+    """Asked each time: this one may be changed while the broker runs."""
     topic_partitions: int = 50
     topic_replication_factor: int = 3
     topic_min_isr: int = 2
@@ -44,7 +45,7 @@ class TransactionSettings:
             expiration_ms=values["transactional.id.expiration.ms"],
             timeout_check_ms=values["transaction.abort.timed.out.transaction.cleanup.interval.ms"],
             expiration_check_ms=values["transaction.remove.expired.transaction.cleanup.interval.ms"],
-            verify_partitions=values["transaction.partition.verification.enable"],
+            verifies_partitions=lambda: bool(values["transaction.partition.verification.enable"]),
             topic_partitions=values["transaction.state.log.num.partitions"],
             topic_replication_factor=values["transaction.state.log.replication.factor"],
             topic_min_isr=values["transaction.state.log.min.isr"],

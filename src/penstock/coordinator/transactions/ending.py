@@ -22,16 +22,17 @@ SERVER_VERSION = 2
 
 
 def decide_fence(transaction: Transaction, now_ms: int) -> Transition:
-    """Aborts the open transaction and shuts its producer out. An epoch that failed to be written is tried again, once."""
-    epoch = transaction.failed_fence_epoch or transaction.epoch + 1
-    assert epoch <= EPOCH_MAX
+    """Aborts the open transaction and shuts its producer out.
+
+    One that another broker left open in the highest epoch ends in it, as in the older protocol.
+    """
+    epoch = min(transaction.epoch + 1, EPOCH_MAX)
     return transaction.begin(
         TransactionState.PREPARE_ABORT,
         now_ms=now_ms,
         epoch=epoch,
         last_epoch=transaction.epoch,
-        client_version=SERVER_VERSION,
-        is_fence=True,
+        client_version=SERVER_VERSION if epoch > transaction.epoch else 0,
     )
 
 

@@ -44,8 +44,6 @@ class Transition(NamedTuple):
     transactional_id: str
     value: TransactionValue | None
     last_epoch: int
-    is_fence: bool = False
-    """The epoch was raised by the coordinator, and nobody was told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

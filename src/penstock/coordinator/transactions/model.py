@@ -24,7 +24,6 @@ class Transaction:
     __slots__ = (
         "client_version",
         "epoch",
-        "failed_fence_epoch",
         "last_epoch",
         "last_update_ms",
         "next_producer_id",
@@ -53,8 +52,6 @@ class Transaction:
         self.start_ms = NO_TIMESTAMP
         self.last_update_ms = now_ms
         self.client_version = 0
-        self.failed_fence_epoch: int | None = None
-        """An epoch that could not be written: the next fence takes it again."""
 
     @property
     def producer(self) -> ProducerStamp:
@@ -82,7 +79,6 @@ class Transaction:
         partitions: frozenset[TopicPartition] | None = None,
         start_ms: int | None = None,
         client_version: int | None = None,
-        is_fence: bool = False,
     ) -> Transition:
         """What is not given stays. No other transition may be under way."""
         assert self.pending is None, f"{self.transactional_id} is on its way to {self.pending}"
@@ -99,7 +95,7 @@ class Transaction:
             next_producer_id=next_producer_id,
             client_version=self.client_version if client_version is None else client_version,
         )
-        return Transition(self.transactional_id, value, self.last_epoch if last_epoch is None else last_epoch, is_fence)
+        return Transition(self.transactional_id, value, self.last_epoch if last_epoch is None else last_epoch)
 
     def begin_forgetting(self) -> Transition:
         assert self.pending is None

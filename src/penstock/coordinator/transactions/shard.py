@@ -75,15 +75,12 @@ class Shard:
             del self.transactions[transition.transactional_id]
             return None
         self._become(transaction, transition.value, transition.last_epoch)
-        transaction.failed_fence_epoch = None
         return self._markers(transaction) if transaction.state in PREPARED else None
 
     def failed(self, transition: Transition) -> None:
         """The record was not written, or nobody knows: the id stays what it was, and may try again (KAFKA-7519)."""
         transaction = self.transactions[transition.transactional_id]
         transaction.pending = None
-        if transition.is_fence and transition.value is not None:
-            transaction.failed_fence_epoch = transition.value.producer_epoch
         if transaction.epoch == NO_EPOCH:
             del self.transactions[transition.transactional_id]
 
@@ -273,5 +270,5 @@ def _check_producer(transaction: Transaction, producer: ProducerStamp) -> None:
         raise InvalidProducerIdMappingError(
             f"{transaction.transactional_id} belongs to producer {transaction.producer_id}, not {producer.producer_id}"
         )
-    if transaction.epoch != producer.epoch:
+    if transaction.epoch != producer.epoch or producer.epoch == EPOCH_MAX:  # the highest is nobody's
         raise ProducerFencedError(f"{transaction.transactional_id} has epoch {transaction.epoch}, not {producer.epoch}")
