@@ -62,7 +62,7 @@ def ask(
             then(dict.fromkeys(asked, error))
             return
         coordinator_id = -1 if state is None else state.leader
-        if coordinator_id != services.node_id and (add or transactions.settings.verify_partitions):
+        if coordinator_id != services.node_id and (add or transactions.settings.verifies_partitions()):
             services.cluster.questions.ask(coordinator_id, transactional_id, producer, asked, then, add=add)
             return
     if add:
