@@ -226,6 +226,31 @@ class TransactionRequests:
         answer = self._call(66, 0, request(66, 0).make(state_filters=(), producer_id_filters=()))
         return {one.transactional_id: one.transaction_state for one in answer.transaction_states}
 
+    def producers(self, place: tuple[str, int]) -> list[tuple[int, int, int, int]]:
+        """Of every producer of a partition: id, epoch, last sequence, where its open transaction begins."""
+        shape = request(61, 0)
+        answer = self._call(
+            61, 0, shape.make(topics=(shape.topics.make(name=place[0], partition_indexes=(place[1],)),))
+        )
+        (found,) = answer.topics[0].partitions
+        return [
+            (one.producer_id, one.producer_epoch, one.last_sequence, one.current_txn_start_offset)
+            for one in found.active_producers
+        ]
+
+    def delete_offset(self, group_id: str, place: tuple[str, int]) -> str:
+        shape = request(47, 0)
+        partition = shape.topics.partitions.make(partition_index=place[1])
+        topic = shape.topics.make(name=place[0], partitions=(partition,))
+        answer = self._call(47, 0, shape.make(group_id=group_id, topics=(topic,)))
+        if answer.error_code != 0:
+            return str(answer.error_code.name)
+        return str(answer.topics[0].partitions[0].error_code.name)
+
+    def delete_group(self, group_id: str) -> str:
+        answer = self._call(42, 2, request(42, 2).make(groups_names=(group_id,)))
+        return str(answer.results[0].error_code.name)
+
     def write_marker(
         self,
         producer: Stamp,

@@ -3,7 +3,8 @@
 Behaviour: keeps offsets for a group that count when the transaction commits. The group's partition of `__consumer_offsets`
     must be part of the transaction; from version 5 on this makes it one. Errors are per partition.
 Versions: 2 leader epoch; 3 flexible, the group's member and generation (KIP-447); 4 TRANSACTION_ABORTABLE; 5 transactions V2.
-Differs from Kafka: nothing known.
+Differs from Kafka: a stale epoch under a transactional id that is not the producer's is INVALID_PRODUCER_ID_MAPPING instead of
+    INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Behaviour: writes the ends of transactions to partitions that this broker leads; from coordinators, and from an operator who
     aborts a transaction that hangs (CLUSTER_ACTION, or ALTER of the cluster). The answer waits for every marker.
 Versions: 1 flexible; 2 the transactions protocol of the end (KIP-1228).
-Differs from Kafka: nothing known.
+Differs from Kafka: a marker that names no producer is INVALID_REQUEST instead of UNKNOWN_SERVER_ERROR.
 """
 
 from __future__ import annotations
