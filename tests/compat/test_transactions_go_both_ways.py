@@ -96,7 +96,9 @@ def at_kafka_first(kafka: KafkaBroker, *, bumps: bool) -> Stamp:
         create(kafka.bootstrap_servers, "t", 1)
         with Wire(kafka.bootstrap_servers) as requests:
             left_open = begin(requests, "kafka", bumps=bumps)
-        assert read(kafka.bootstrap_servers, "t", 1) == [[b"committed kafka"]]
+        # Kafka answers EndTxn before the markers stand.
+        committed = [[b"committed kafka"]]
+        wait_until(lambda: read(kafka.bootstrap_servers, "t", 1) == committed, seconds=60, what="the markers stand")
     return left_open
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import logging
+import resource
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import ModuleSpec
@@ -16,6 +17,9 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 
 import atheris
+
+
+MEMORY_BYTES_MAX = 2 << 30
 
 
 class _Sources:
@@ -94,6 +98,8 @@ TARGETS = {"frames": _frames, "batches": _batches}
 
 
 def main() -> None:
+    # atheris's own limit counts the parent's memory too: the kernel hands it on when a process starts another.
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
     sys.meta_path.insert(0, _Sources())
     logging.disable()
     target = TARGETS[sys.argv.pop(1)]()
