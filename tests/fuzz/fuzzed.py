@@ -18,7 +18,6 @@ from types import FunctionType, ModuleType
 
 import atheris
 
-
 MEMORY_BYTES_MAX = 2 << 30
 
 
