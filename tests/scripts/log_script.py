@@ -17,10 +17,11 @@ from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
 from penstock.records.build import Record, build_batch, build_end_marker
 from penstock.storage import names
+from penstock.storage.answers import Bound
 from penstock.storage.config import log_config
 from penstock.storage.load import LoadReport
 from penstock.storage.log_directories import LogDirectories
-from penstock.storage.partition_log import Bound, PartitionLog
+from penstock.storage.partition_log import PartitionLog
 from penstock.storage.producer_state import Origin
 from penstock.storage.timestamps import offset_for_timestamp
 from penstock.storage.upkeep import compact, remove_files, retain
@@ -178,7 +179,7 @@ class LogScript:
         self.said.append(f"retention removed={retain(self._log, self._clock)}")
 
     def do_remove_due(self, _words: list[str], _options: dict[str, str]) -> None:
-        remove_files(self._files, self._log.take_due_deletes())
+        remove_files(self._files, self._log.removals.take_due())
 
     def do_compact(self, _words: list[str], _options: dict[str, str]) -> None:
         self._log.flush()

@@ -18,7 +18,8 @@ from penstock.metadata.layout import PartitionState
 from penstock.records import payload
 from penstock.records.batch import records_slice, scan
 from penstock.replication.partition import Partition
-from penstock.storage.partition_log import Bound, PartitionLog
+from penstock.storage.answers import Bound
+from penstock.storage.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import SimCluster

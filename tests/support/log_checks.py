@@ -8,9 +8,10 @@ from penstock.base.files import Files
 from penstock.records import payload
 from penstock.records.batch import Batch, Stop, scan
 from penstock.storage import names
+from penstock.storage.answers import Bound
 from penstock.storage.cleaner import uncompressed
 from penstock.storage.leader_epochs import LeaderEpochs
-from penstock.storage.partition_log import Bound, PartitionLog
+from penstock.storage.partition_log import PartitionLog
 from penstock.storage.producer_replay import replay
 from penstock.storage.producer_state import Producers
 
@@ -156,7 +157,7 @@ def check_names(log: PartitionLog, files: Files) -> None:
     """Every file is a loaded segment's, a snapshot of the log, or one of the known names."""
     bases = {segment.base_offset for segment in log.log.segments}
     allowed = {names.LEADER_EPOCHS, names.PARTITION_METADATA}
-    waiting = {path.rpartition("/")[2] for _, paths in log.pending_deletes for path in paths}
+    waiting = {path.rpartition("/")[2] for _, paths in log.removals.pending for path in paths}
     for name in files.list(log.directory):
         if name in allowed or name in waiting or name.endswith(names.CUT):
             continue

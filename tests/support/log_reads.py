@@ -6,8 +6,9 @@ import struct
 
 from penstock.records import payload
 from penstock.records.batch import Batch, scan
+from penstock.storage.answers import Bound
 from penstock.storage.cleaner import uncompressed
-from penstock.storage.partition_log import Bound, PartitionLog
+from penstock.storage.partition_log import PartitionLog
 from tests.support.kafka_reads import ReadRecord
 from tests.support.log_checks import field_of, rows_in
 

@@ -144,7 +144,7 @@ class LogWorld:
         self.rows = [row for row in self.rows if row.offset >= self.log.log_start_offset]
 
     def remove_due(self) -> None:
-        remove_files(self.files, self.log.take_due_deletes(everything=True))
+        remove_files(self.files, self.log.removals.take_due(everything=True))
 
     def compact(self, map_bytes: int = 4096) -> None:
         self.log.flush()

@@ -10,9 +10,10 @@ from penstock.base.files import SystemFiles
 from penstock.base.ids import TopicPartition
 from penstock.records.batch import Codec
 from penstock.records.build import Record, build_batch, build_end_marker
+from penstock.storage.answers import Bound
 from penstock.storage.config import log_config
 from penstock.storage.log_directories import LogDirectories
-from penstock.storage.partition_log import Bound, PartitionLog
+from penstock.storage.partition_log import PartitionLog
 from penstock.storage.producer_state import Origin
 from penstock.storage.upkeep import compact, remove_files, retain
 from tests.support.kafka_reads import ReadRecord
@@ -150,7 +151,7 @@ def _compact(log: PartitionLog) -> None:
         log.flush()
         clean_offset = compact(log, FILES, CLOCK, last_clean_offset=clean_offset)
         assert clean_offset is not None
-    remove_files(FILES, log.take_due_deletes(everything=True))
+    remove_files(FILES, log.removals.take_due(everything=True))
 
 
 def consumer_view(log: PartitionLog, level: str) -> list[ReadRecord]:

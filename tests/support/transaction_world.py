@@ -12,7 +12,7 @@ from penstock.metadata.store import Committed
 from penstock.protocol.fetch import AbortedTransaction
 from penstock.records import payload
 from penstock.records.batch import records_slice, scan
-from penstock.storage.partition_log import Bound
+from penstock.storage.answers import Bound
 from tests.support.forgetful_files import ForgetfulFiles
 from tests.support.transaction_requests import TransactionRequests
 from tests.unit.handlers.world import World

@@ -26,9 +26,10 @@ from penstock.cli.picture import picture
 from penstock.cli.progress import progress_bar
 from penstock.cli.text import size_text
 from penstock.records.batch import Stop, scan
+from penstock.storage.answers import Bound
 from penstock.storage.load import LoadReport
 from penstock.storage.log_directories import LogDirectories
-from penstock.storage.partition_log import Bound, PartitionLog
+from penstock.storage.partition_log import PartitionLog
 from penstock.storage.recovery import SegmentReport
 
 _READ_BYTES = 4 * 1024 * 1024

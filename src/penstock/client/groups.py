@@ -12,6 +12,7 @@ from penstock.client.coordinators import GROUP, again, coordinator
 from penstock.client.errors import AnswerError
 from penstock.client.messages import call_codec
 from penstock.protocol.cursor import Cursor
+from penstock.protocol.schemas import Shape
 
 T = TypeVar("T")
 
@@ -129,29 +130,34 @@ def committed_offsets(cluster: Cluster, group_id: str, *, is_stable: bool = Fals
     return _with_coordinator(cluster, group_id, ask)
 
 
+def offset_topics(shape: Shape, offsets: Mapping[TopicPartition, int]) -> tuple[Any, ...]:
+    """The topics of an OffsetCommit or a TxnOffsetCommit."""
+    by_topic: dict[str, list[Any]] = {}
+    for partition, offset in offsets.items():
+        by_topic.setdefault(partition.topic, []).append(
+            shape.topics.partitions.make(
+                partition_index=partition.partition,
+                committed_offset=offset,
+                committed_leader_epoch=-1,
+                committed_metadata="",
+            )
+        )
+    return tuple(shape.topics.make(name=name, partitions=tuple(made)) for name, made in by_topic.items())
+
+
 def set_offsets(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Commits for a group that has no members; the coordinator refuses it while it has."""
 
     def ask(connection: Connection, node: int) -> None:
         version = connection.version(8, "OffsetCommit", 2, _NAMES_UP_TO)
         shape = call_codec(8, version).request
-        by_topic: dict[str, list[Any]] = {}
-        for partition, offset in offsets.items():
-            by_topic.setdefault(partition.topic, []).append(
-                shape.topics.partitions.make(
-                    partition_index=partition.partition,
-                    committed_offset=offset,
-                    committed_leader_epoch=-1,
-                    committed_metadata="",
-                )
-            )
         request = shape.make(
             group_id=group_id,
             generation_id_or_member_epoch=-1,
             member_id="",
             group_instance_id=None,
             retention_time_ms=-1,
-            topics=tuple(shape.topics.make(name=name, partitions=tuple(made)) for name, made in by_topic.items()),
+            topics=offset_topics(shape, offsets),
         )
         for topic in connection.call(8, version, request).topics:
             for one in topic.partitions:

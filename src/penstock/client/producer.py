@@ -14,6 +14,7 @@ from penstock.client.cluster import Cluster
 from penstock.client.connection import Connection
 from penstock.client.coordinators import GROUP, TRANSACTION, again, coordinator
 from penstock.client.errors import AnswerError, UnreachableError
+from penstock.client.groups import offset_topics
 from penstock.client.messages import call_codec
 
 T = TypeVar("T")
@@ -115,16 +116,6 @@ def add_offsets(cluster: Cluster, producer: Producer, group_id: str, offsets: Ma
 
 def _offsets_request(version: int, producer: Producer, group_id: str, offsets: Mapping[TopicPartition, int]) -> Any:
     shape = call_codec(28, version).request
-    by_topic: dict[str, list[Any]] = {}
-    for partition, offset in offsets.items():
-        by_topic.setdefault(partition.topic, []).append(
-            shape.topics.partitions.make(
-                partition_index=partition.partition,
-                committed_offset=offset,
-                committed_leader_epoch=-1,
-                committed_metadata="",
-            )
-        )
     return shape.make(
         transactional_id=producer.transactional_id,
         group_id=group_id,
@@ -133,7 +124,7 @@ def _offsets_request(version: int, producer: Producer, group_id: str, offsets: M
         generation_id=-1,
         member_id="",
         group_instance_id=None,
-        topics=tuple(shape.topics.make(name=name, partitions=tuple(made)) for name, made in by_topic.items()),
+        topics=offset_topics(shape, offsets),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from penstock.base.ids import TopicPartition
 from penstock.controller.cluster import Cluster
@@ -114,18 +115,7 @@ def _state(cluster: Cluster, key: TopicPartition, *, is_new: bool = False) -> Pa
 
 
 def _going(state: PartitionState) -> PartitionState:
-    return PartitionState(
-        topic=state.topic,
-        topic_id=state.topic_id,
-        partition=state.partition,
-        controller_epoch=state.controller_epoch,
-        leader=LEADER_DURING_DELETION,
-        leader_epoch=state.leader_epoch,
-        isr=state.isr,
-        partition_epoch=state.partition_epoch,
-        replicas=state.replicas,
-        offline_replicas=state.offline_replicas,
-    )
+    return replace(state, leader=LEADER_DURING_DELETION, is_new=False)
 
 
 def _roles(

@@ -153,8 +153,8 @@ class Housekeeping:
             if log.log.active.base_offset > log.recovery_point or log.flush_interval_passed():
                 self._flushes.ask(partition)
             unlinks = f"{log.directory}/*"
-            if log.pending_deletes and unlinks not in self._running:
-                self._run_for(state, unlinks, partial(remove_files, self._files, log.take_due_deletes()))
+            if log.removals.pending and unlinks not in self._running:
+                self._run_for(state, unlinks, partial(remove_files, self._files, log.removals.take_due()))
 
     def _home(self, partition: Partition) -> DirectoryState:
         return self._directories.home(partition.topic_partition)

@@ -38,7 +38,7 @@ from penstock.replication.errors import (
 from penstock.replication.partition import ACKS_ALL, Appended, Partition
 from penstock.replication.partitions import Partitions
 from penstock.replication.wait_for_acks import AwaitedAppend, WaitForAcks
-from penstock.storage.partition_log import Bound
+from penstock.storage.answers import Bound
 from penstock.storage.producer_state import Origin
 
 logger = logging.getLogger(__name__)

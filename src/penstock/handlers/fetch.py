@@ -40,7 +40,7 @@ from penstock.replication.nearest import nearest
 from penstock.replication.partition import Partition
 from penstock.replication.read import ReadFrom, ReadOutcome, read_partitions
 from penstock.replication.wait_for_bytes import AwaitedBytes, WaitForBytes
-from penstock.storage.partition_log import Bound
+from penstock.storage.answers import Bound
 
 READ_COMMITTED = 1
 _ZSTD_FROM = 10

@@ -29,7 +29,7 @@ from penstock.handlers.errors import TopicAuthorisationError, UnsupportedVersion
 from penstock.handlers.fetch import READ_COMMITTED
 from penstock.handlers.missing import held_partition
 from penstock.replication.partition import Partition
-from penstock.storage.partition_log import Bound
+from penstock.storage.answers import Bound
 from penstock.storage.timestamps import FoundOffset, offset_for_timestamp, offset_of_max_timestamp
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6

@@ -113,6 +113,22 @@ def _write_leader_and_isr(request: LeaderAndIsr) -> Call:
     )
 
 
+def _partition_state(topic: Any, state: Any, partition_epoch: int, **further: Any) -> PartitionState:
+    """What LeaderAndIsr and UpdateMetadata both tell of a partition; they have another name for its epoch."""
+    return PartitionState(
+        topic=str(topic.topic_name),
+        topic_id=topic.topic_id or uuid.UUID(int=0),
+        partition=state.partition_index,
+        controller_epoch=state.controller_epoch,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=tuple(state.isr),
+        partition_epoch=partition_epoch,
+        replicas=tuple(state.replicas),
+        **further,
+    )
+
+
 def read_leader_and_isr(entity: Any) -> LeaderAndIsr:
     return LeaderAndIsr(
         controller_id=entity.controller_id,
@@ -120,16 +136,10 @@ def read_leader_and_isr(entity: Any) -> LeaderAndIsr:
         broker_epoch=entity.broker_epoch,
         type=LeaderAndIsrType(entity.type),
         partitions=tuple(
-            PartitionState(
-                topic=str(topic.topic_name),
-                topic_id=topic.topic_id or uuid.UUID(int=0),
-                partition=state.partition_index,
-                controller_epoch=state.controller_epoch,
-                leader=state.leader,
-                leader_epoch=state.leader_epoch,
-                isr=tuple(state.isr),
-                partition_epoch=state.partition_epoch,
-                replicas=tuple(state.replicas),
+            _partition_state(
+                topic,
+                state,
+                state.partition_epoch,
                 adding_replicas=tuple(state.adding_replicas),
                 removing_replicas=tuple(state.removing_replicas),
                 is_new=state.is_new,
@@ -238,16 +248,10 @@ def read_update_metadata(entity: Any) -> UpdateMetadata:
         controller_epoch=entity.controller_epoch,
         broker_epoch=entity.broker_epoch,
         partitions=tuple(
-            PartitionState(
-                topic=str(topic.topic_name),
-                topic_id=topic.topic_id or uuid.UUID(int=0),
-                partition=state.partition_index,
-                controller_epoch=state.controller_epoch,
-                leader=state.leader,
-                leader_epoch=state.leader_epoch,
-                isr=tuple(state.isr),
-                partition_epoch=state.zk_version,
-                replicas=tuple(state.replicas),
+            _partition_state(
+                topic,
+                state,
+                state.zk_version,
                 offline_replicas=tuple(state.offline_replicas),
             )
             for topic in entity.topic_states

@@ -25,8 +25,9 @@ from penstock.replication.errors import (
 from penstock.replication.isr import Followers, Proposal
 from penstock.replication.traffic import Traffic
 from penstock.replication.verification import Verifications
+from penstock.storage.answers import AppendResult, Bound, ReadResult
 from penstock.storage.append import Prepared
-from penstock.storage.partition_log import AppendResult, Bound, PartitionLog, ReadResult
+from penstock.storage.partition_log import PartitionLog
 from penstock.storage.producer_state import Origin
 
 ACKS_ALL = -1

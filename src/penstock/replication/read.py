@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from penstock.base.errors import PenstockError
 from penstock.replication.partition import Diverging, Partition
-from penstock.storage.partition_log import Bound, ReadResult
+from penstock.storage.answers import Bound, ReadResult
 
 
 class ReadFrom(NamedTuple):

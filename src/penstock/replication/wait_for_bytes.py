@@ -9,7 +9,7 @@ from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
 from penstock.purgatory.purgatory import Operation
 from penstock.replication.partition import Partition
-from penstock.storage.partition_log import Bound
+from penstock.storage.answers import Bound
 
 
 class AwaitedBytes(NamedTuple):

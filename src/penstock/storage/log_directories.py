@@ -494,7 +494,7 @@ class LogDirectories:
         for state in self.directories:
             try:
                 for log in self._of(state).values():
-                    remove_files(self._files, log.take_due_deletes(everything=True))
+                    remove_files(self._files, log.removals.take_due(everything=True))
                     log.close()
                 self._checkpoint(state)
                 checkpoints.write_clean_marker(self._files, state.path)

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from enum import Enum
-from typing import NamedTuple
 
 from penstock.base.clock import Clock
 from penstock.base.errors import OffsetOutOfRangeError, RecordListTooLargeError
@@ -19,6 +17,7 @@ from penstock.base.ids import TopicPartition
 from penstock.records.batch import CONTROL_BIT, Batch, assigned
 from penstock.records.produce_kernels import placed_batch
 from penstock.storage import checkpoints, names
+from penstock.storage.answers import AppendResult, Bound, ReadResult
 from penstock.storage.append import Prepared, prepare_follower, prepare_leader, timestamp_bounds
 from penstock.storage.cleaner import CleanedGroup
 from penstock.storage.config import LogConfig
@@ -30,36 +29,8 @@ from penstock.storage.log_offsets import LogOffsets
 from penstock.storage.producer_replay import end_marker, rebuild
 from penstock.storage.producer_snapshot import Snapshots
 from penstock.storage.producer_state import CompletedTransaction, EndMarker, Origin, ProducerBatch, Producers
-from penstock.storage.segment import FileSlice, Segment
+from penstock.storage.removals import Removals
 from penstock.storage.transaction_index import AbortedTransaction
-
-
-class Bound(Enum):
-    """How far a reader may see."""
-
-    HIGH_WATERMARK = "high_watermark"
-    LAST_STABLE = "last_stable"
-    LOG_END = "log_end"
-
-
-class AppendResult(NamedTuple):
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    """-1 where the producer's timestamps stand."""
-    log_start_offset: int
-    duplicate: bool
-    flush_due: bool
-    """`flush.messages` is reached: the answer and the high watermark wait for the partition's flush."""
-
-
-class ReadResult(NamedTuple):
-    slice: FileSlice | None
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: list[AbortedTransaction] | None
-    """For a reader bounded by LAST_STABLE: aborted transactions in what was read; None for the others."""
 
 
 class PartitionLog:
@@ -95,8 +66,7 @@ class PartitionLog:
         self._jitter_for = jitter_for
         self._jitter_ms = jitter_for(log.config)
         self._last_flush_ms = clock.monotonic_ms()
-        self.pending_deletes: list[tuple[int, list[str]]] = []
-        """(monotonic ms when due, paths) of files renamed `.deleted`."""
+        self.removals = Removals(clock, snapshots)
         self.epoch = 0
         """Rises when segments are removed, replaced or truncated: a job's result from before is dropped."""
 
@@ -190,17 +160,9 @@ class PartitionLog:
         now_ms = self._clock.wall_ms()
         oldest_ms, newest_ms = timestamp_bounds(config, now_ms)
         base_offset = log.end.offset
+        bytes_max, keyed = config.max_message_bytes, config.compact
         placed = placed_batch(
-            frame,
-            start,
-            end,
-            oldest_ms,
-            newest_ms,
-            config.max_message_bytes,
-            config.compact,
-            base_offset,
-            leader_epoch,
-            Batch,
+            frame, start, end, oldest_ms, newest_ms, bytes_max, keyed, base_offset, leader_epoch, Batch
         )
         if placed is None:
             return -1
@@ -405,28 +367,9 @@ class PartitionLog:
         assert following is not None, "the active segment stays"
         self.raise_log_start(following.base_offset)
         try:
-            self._schedule_removal(self.log.detach(bases))
+            self.removals.add(self.log.detach(bases), self.log)
         except OSError as error:
             raise self._health.fail(error) from error
-
-    def _schedule_removal(self, segments: list[Segment], keep_snapshot: int = -1) -> None:
-        """Files of segments that are out of the log, snapshots too (KAFKA-5752), wait for their delay."""
-        due_ms = self._clock.monotonic_ms() + self.log.config.file_delete_delay_ms
-        paths = [path for segment in segments for path in segment.all_paths()]
-        for segment in segments:
-            if segment.base_offset != keep_snapshot:
-                paths += self.snapshots.set_aside(segment.base_offset)
-        first = self.log.segments[0].base_offset
-        for offset in [known for known in self.snapshots.offsets if known < first]:  # KAFKA-9105
-            paths += self.snapshots.set_aside(offset)
-        self.pending_deletes.append((due_ms, paths))
-
-    def take_due_deletes(self, *, everything: bool = False) -> list[str]:
-        """Files whose delay has passed; the caller unlinks them, off the loop."""
-        now_ms = self._clock.monotonic_ms()
-        due = [paths for due_ms, paths in self.pending_deletes if everything or due_ms <= now_ms]
-        self.pending_deletes = [pending for pending in self.pending_deletes if not (everything or pending[0] <= now_ms)]
-        return [path for paths in due for path in paths]
 
     def replace_segments(self, groups: Sequence[CleanedGroup]) -> None:
         """Swaps compacted segments in, group by group, each in steps that `load` can complete."""
@@ -435,7 +378,8 @@ class PartitionLog:
             for group in groups:
                 cleaned = self.log.cleaned_segment(group.base_offset, group.size_bytes)
                 cleaned.rename(names.SWAP)
-                self._schedule_removal(self.log.replace(group.old_bases, [cleaned]), keep_snapshot=group.base_offset)
+                replaced = self.log.replace(group.old_bases, [cleaned])
+                self.removals.add(replaced, self.log, keep_snapshot=group.base_offset)
         except OSError as error:
             raise self._health.fail(error) from error
         self._offsets.segments_changed()

@@ -50,7 +50,7 @@ def _newest_ms(segment: Segment) -> int:
 
 
 def remove_files(files: Files, paths: Iterable[str]) -> None:
-    """Unlinks what `take_due_deletes` gave, on any thread; a name that is gone already is no error (KAFKA-7278)."""
+    """Unlinks what `Removals.take_due` gave, on any thread; a name that is gone already is no error (KAFKA-7278)."""
     for path in paths:
         with suppress(FileNotFoundError):
             files.remove(path)

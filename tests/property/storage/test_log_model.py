@@ -9,7 +9,7 @@ from tests.support.log_checks import rows_of
 from tests.support.log_world import LogWorld, kill, power_cut, strict_power_cut
 
 from penstock.records.batch import Codec
-from penstock.storage.partition_log import Bound
+from penstock.storage.answers import Bound
 from penstock.storage.timestamps import offset_for_timestamp, offset_of_max_timestamp
 
 PRODUCERS = st.sampled_from((-1, -1, 3, 4))

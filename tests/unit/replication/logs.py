@@ -13,9 +13,9 @@ from penstock.records.build import build_batch
 from penstock.replication.fetcher import Asked, Got
 from penstock.replication.partition import Diverging, Partition
 from penstock.replication.read import ReadFrom, read_partitions
+from penstock.storage.answers import Bound
 from penstock.storage.config import log_config
 from penstock.storage.log_directories import LogDirectories
-from penstock.storage.partition_log import Bound
 
 KEY = TopicPartition("t", 0)
 TOPIC_ID = uuid.UUID(int=7)

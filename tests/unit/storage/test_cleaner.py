@@ -83,7 +83,7 @@ class Compacted:
         found = compact(self.log, self.files, self.clock, last_clean_offset=self.clean_offset, map_bytes=map_bytes)
         if found is not None:
             self.clean_offset = found
-        remove_files(self.files, self.log.take_due_deletes(everything=True))
+        remove_files(self.files, self.log.removals.take_due(everything=True))
         check_log(self.log, self.files)
         return found
 
@@ -452,7 +452,7 @@ def test_a_result_is_dropped_when_segments_changed_meanwhile() -> None:
     world.log.delete_records(5)
     assert retain(world.log, world.clock) > 0
     assert not apply_compaction(world.log, world.files, result)
-    remove_files(world.files, world.log.take_due_deletes(everything=True))
+    remove_files(world.files, world.log.removals.take_due(everything=True))
     assert not [name for name in listing(world.files) if names.CLEANED in name]
     check_log(world.log, world.files)
 
@@ -480,7 +480,7 @@ def test_a_round_that_failed_half_way_leaves_nothing_that_the_next_one_takes_for
     again = world.job_result()
     assert again.groups == result.groups
     assert apply_compaction(world.log, world.files, again)
-    remove_files(world.files, world.log.take_due_deletes(everything=True))
+    remove_files(world.files, world.log.removals.take_due(everything=True))
     check_log(world.log, world.files)
     assert world.contents() == [(1, b"a", b"2")]
 
@@ -610,7 +610,7 @@ def test_a_round_whose_segments_were_deleted_meanwhile_counts_for_nothing() -> N
     job = job_of(world)
     world.clock.advance(10_000)
     assert retain(world.log, world.clock)
-    remove_files(world.files, world.log.take_due_deletes(everything=True))
+    remove_files(world.files, world.log.removals.take_due(everything=True))
     result = job.run()
     assert result.missing.endswith(names.LOG)
     assert not apply_compaction(world.log, world.files, result)

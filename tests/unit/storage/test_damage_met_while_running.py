@@ -22,7 +22,7 @@ from tests.unit.storage.test_producer_state import accept, data
 
 from penstock.base.clock import ManualClock
 from penstock.base.errors import CorruptFileError
-from penstock.storage.partition_log import Bound
+from penstock.storage.answers import Bound
 from penstock.storage.producer_state import Producers
 from penstock.storage.timestamps import offset_for_timestamp
 from penstock.storage.upkeep import retain

@@ -23,7 +23,8 @@ from penstock.base.clock import ManualClock
 from penstock.records.batch import scan
 from penstock.records.build import build_batch
 from penstock.storage import names
-from penstock.storage.partition_log import Bound, PartitionLog
+from penstock.storage.answers import Bound
+from penstock.storage.partition_log import PartitionLog
 
 SIZE = len(batch_at(0))
 WEEK_MS = 7 * 24 * 3_600_000

@@ -557,7 +557,7 @@ def test_retention_in_the_middle_of_a_shutdown_leaves_it_clean() -> None:
     fill(log)
     log.delete_records(log.end_offset)
     log.remove_segments([segment.base_offset for segment in log.log.sealed])
-    files.remove(log.pending_deletes[0][1][0])  # by the removal that was under way
+    files.remove(log.removals.pending[0][1][0])  # by the removal that was under way
     assert made.close() == []
     assert files.exists(f"{A}/{MARKER}")
     assert not [name for name in files.list(f"{A}/t-0") if name.endswith(".deleted")]

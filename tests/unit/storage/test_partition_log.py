@@ -33,7 +33,8 @@ from penstock.base.errors import (
     TransactionCoordinatorFencedError,
 )
 from penstock.records.batch import scan
-from penstock.storage.partition_log import Bound, PartitionLog
+from penstock.storage.answers import Bound
+from penstock.storage.partition_log import PartitionLog
 from penstock.storage.producer_state import Origin
 from penstock.storage.transaction_index import AbortedTransaction
 from penstock.storage.upkeep import retain

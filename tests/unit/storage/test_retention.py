@@ -115,9 +115,9 @@ def test_what_is_removed_is_renamed_first_and_unlinked_after_the_delay() -> None
     assert f"{first:020d}.log.deleted" in listing(world.files)
     assert world.log.log_start_offset == world.log.log.segments[0].base_offset
     world.clock.advance(59_999)
-    assert world.log.take_due_deletes() == []
+    assert world.log.removals.take_due() == []
     world.clock.advance(1)
-    remove_files(world.files, world.log.take_due_deletes())
+    remove_files(world.files, world.log.removals.take_due())
     assert not [name for name in listing(world.files) if name.endswith(".deleted")]
 
 
@@ -144,7 +144,7 @@ def test_a_file_made_again_under_the_old_name_outlives_the_delayed_removal() -> 
     base = world.log.log.segments[1].base_offset
     world.delete_records(world.log.end_offset)
     retain(world.log, world.clock)
-    waiting = world.log.take_due_deletes(everything=True)
+    waiting = world.log.removals.take_due(everything=True)
     assert f"/data/t-0/{base:020d}.snapshot.deleted" in waiting
     world.log.snapshots.write(base, world.log.producers.values())
     remove_files(world.files, waiting)
@@ -160,7 +160,7 @@ def test_missing_indexes_do_not_stop_a_removal() -> None:
         world.files.remove(first.path(kind))
     world.log.delete_records(world.log.end_offset)
     world.log.remove_segments([first.base_offset])
-    remove_files(world.files, world.log.take_due_deletes())
+    remove_files(world.files, world.log.removals.take_due())
     assert not [name for name in listing(world.files) if name.startswith("0" * 20)]
 
 
@@ -168,10 +168,10 @@ def test_a_file_that_is_gone_already_is_no_error() -> None:
     # KAFKA-7278, 13315: somebody else, or an earlier run, unlinked it.
     world = filled_world(retention_ms=1, file_delete_delay_ms=0)
     retain(world.log, world.clock)
-    paths = world.log.take_due_deletes()
+    paths = world.log.removals.take_due()
     remove_files(world.files, paths)
     remove_files(world.files, paths)
-    assert world.log.take_due_deletes() == [], "handed out once"
+    assert world.log.removals.take_due() == [], "handed out once"
 
 
 def test_retention_twice_is_retention_once() -> None:
@@ -239,7 +239,7 @@ def test_a_shutdown_while_removals_wait_is_clean() -> None:
     # KAFKA-13315
     world = filled_world(retention_ms=5000, file_delete_delay_ms=60_000)
     retain(world.log, world.clock)
-    assert world.log.pending_deletes
+    assert world.log.removals.pending
     world.rows = [row for row in world.rows if row.offset >= world.log.log_start_offset]
     world.close()
     assert world.files.exists("/data/.kafka_cleanshutdown")

@@ -10,7 +10,8 @@ from penstock.handlers.list_offsets import EARLIEST, EARLIEST_LOCAL, LATEST, MAX
 from penstock.records.batch import Codec, read_header
 from penstock.records.build import Record, build_batch, rebuild
 from penstock.replication.partition import Partition
-from penstock.storage.partition_log import Bound, PartitionLog
+from penstock.storage.answers import Bound
+from penstock.storage.partition_log import PartitionLog
 from penstock.storage.timestamps import FoundOffset, offset_for_timestamp, offset_of_max_timestamp
 
 
