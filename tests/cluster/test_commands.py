@@ -1,8 +1,10 @@
 """`penstock cluster`, `penstock elect` and `penstock zookeeper`, as a user types them."""
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -110,6 +112,25 @@ def test_a_dead_broker_is_seen_and_ctrl_c_ends_the_rest(up: Up, capsys: pytest.C
     found = status(up, capsys)
     assert alive(found) == []
     assert found["controller"] == -1
+
+
+def test_whoever_kills_the_command_leaves_nothing_running(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And the same place can be used again, without a second ZooKeeper in it."""
+    first = Up(tmp_path / "cluster")
+    host, _, port = status(first, capsys)["zookeeper"].rpartition(":")
+    first.process.kill()
+    first.end()
+    wait_until(lambda: alive(status(first, capsys)) == [], seconds=WAIT_SECONDS, what="no broker is alive")
+
+    def answers() -> bool:
+        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=10):
+            return True
+        return False
+
+    wait_until(lambda: not answers(), seconds=WAIT_SECONDS, what="ZooKeeper is gone")
+    second = Up(first.data)
+    assert alive(status(second, capsys)) == [1, 2, 3]
+    assert second.end() == 0
 
 
 @pytest.mark.parametrize(

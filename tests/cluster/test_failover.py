@@ -2,18 +2,22 @@
 
 import random
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import pytest
 from tests.support.cluster_load import (
     FINAL_READER,
+    WAIT_SECONDS,
     Load,
     leader_of,
+    look,
     make_topic,
     read_everything,
     wait_for_equal_replicas,
     wait_for_isr,
 )
 from tests.support.history import History
+from tests.support.processes import wait_until
 
 from penstock.testing import Cluster
 from penstock.testing.network import STORE
@@ -32,38 +36,51 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-def kill_the_leader(cluster: Cluster, topic: str) -> Callable[[], None]:
+class Wound(NamedTuple):
+    is_felt: Callable[[], bool]
+    """Whether the others have taken notice: a wound that heals before that tries nothing."""
+    mend: Callable[[], object]
+
+
+def _led_elsewhere(cluster: Cluster, topic: str, leader: int) -> Callable[[], bool]:
+    return lambda: leader_of(cluster, topic) != leader
+
+
+def kill_the_leader(cluster: Cluster, topic: str) -> Wound:
     leader = leader_of(cluster, topic)
     cluster.kill(leader)
-    return lambda: cluster.start_broker(leader)
+    return Wound(_led_elsewhere(cluster, topic, leader), lambda: cluster.start_broker(leader))
 
 
-def pause_the_leader(cluster: Cluster, topic: str) -> Callable[[], None]:
-    leader = leader_of(cluster, topic)
-    cluster.pause(leader)
-    return lambda: cluster.resume(leader)
-
-
-def partition_the_leader(cluster: Cluster, topic: str) -> Callable[[], None]:
-    cluster.partition(leader_of(cluster, topic))
-    return cluster.heal
-
-
-def cut_the_leader_from_zookeeper(cluster: Cluster, topic: str) -> Callable[[], None]:
-    cluster.cut({(leader_of(cluster, topic), STORE)})
-    return cluster.heal
-
-
-def cut_a_follower_from_the_leader(cluster: Cluster, topic: str) -> Callable[[], None]:
-    leader = leader_of(cluster, topic)
-    cluster.cut({(leader % 3 + 1, leader)})
-    return cluster.heal
-
-
-def stop_the_leader(cluster: Cluster, topic: str) -> Callable[[], None]:
+def stop_the_leader(cluster: Cluster, topic: str) -> Wound:
     leader = leader_of(cluster, topic)
     cluster.stop_broker(leader)
-    return lambda: cluster.start_broker(leader)
+    return Wound(_led_elsewhere(cluster, topic, leader), lambda: cluster.start_broker(leader))
+
+
+def pause_the_leader(cluster: Cluster, topic: str) -> Wound:
+    leader = leader_of(cluster, topic)
+    cluster.pause(leader)
+    return Wound(_led_elsewhere(cluster, topic, leader), lambda: cluster.resume(leader))
+
+
+def partition_the_leader(cluster: Cluster, topic: str) -> Wound:
+    leader = leader_of(cluster, topic)
+    cluster.partition(leader)
+    return Wound(_led_elsewhere(cluster, topic, leader), cluster.heal)
+
+
+def cut_the_leader_from_zookeeper(cluster: Cluster, topic: str) -> Wound:
+    leader = leader_of(cluster, topic)
+    cluster.cut({(leader, STORE)})
+    return Wound(_led_elsewhere(cluster, topic, leader), cluster.heal)
+
+
+def cut_a_follower_from_the_leader(cluster: Cluster, topic: str) -> Wound:
+    leader = leader_of(cluster, topic)
+    follower = leader % 3 + 1
+    cluster.cut({(follower, leader)})
+    return Wound(lambda: follower not in look(cluster, topic)[0].isrs, cluster.heal)
 
 
 HARMS = [
@@ -77,15 +94,16 @@ HARMS = [
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_nothing_acknowledged_is_lost(cluster: Cluster, harm: Callable[[Cluster, str], Callable[[], None]]) -> None:
+def test_nothing_acknowledged_is_lost(cluster: Cluster, harm: Callable[[Cluster, str], Wound]) -> None:
     topic = harm.__name__.replace("_", "-")
     make_topic(cluster, topic)
     history = History()
     with Load(cluster, topic, history) as load:
         load.wait_for_more()
-        mend = harm(cluster, topic)
+        wound = harm(cluster, topic)
+        wait_until(wound.is_felt, seconds=WAIT_SECONDS, what=f"the others feel {harm.__name__}")
         load.wait_for_more(100)
-        mend()
+        wound.mend()
         wait_for_isr(cluster, topic, 3)
         load.wait_for_more()
     read_everything(cluster, topic, history)
@@ -105,10 +123,11 @@ def test_brokers_harmed_in_turns_under_load(cluster: Cluster, seed: int) -> None
     with Load(cluster, topic, history) as load, Load(cluster, topic, history, producer=2) as other:
         for _ in range(6):
             load.wait_for_more()
-            mend = draw.choice(harms)(cluster, topic)
+            wound = draw.choice(harms)(cluster, topic)
             if draw.random() < 0.7:
+                wait_until(wound.is_felt, seconds=WAIT_SECONDS, what="the others feel it")
                 load.wait_for_more(100)
-            mend()
+            wound.mend()
             wait_for_isr(cluster, topic, 3)
         load.wait_for_more()
         other.wait_for_more()

@@ -201,6 +201,7 @@ class ClusterParts:
                 rebalance_interval_ms=interval_s * 1000 if config["auto.leader.rebalance.enable"] else 0,
                 imbalance_percent_max=config["leader.imbalance.per.broker.percentage"],
                 listener=config["inter.broker.listener.name"],
+                unclean_recovery_timeout_ms=config["unclean.recovery.timeout.ms"],
             ),
         )
         self._questions = CoordinatorQuestions(self._image, self._open_link)

@@ -21,6 +21,14 @@ _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _JARS = ("zookeeper-*", "slf4j-api-*", "netty-*", "snappy-java-*", "metrics-core-*", "commons-io-*", "commons-cli-*")
 _FLAGS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 START_SECONDS_MAX = 60
+_UNTIL_PARENT_ENDS = """
+import ctypes, os, signal, sys
+try:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # Linux: two servers over one directory would ruin it
+except (AttributeError, OSError):
+    pass
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
 class ZooKeeperServerError(PenstockError):
@@ -83,12 +91,22 @@ def write_server_config(
 class ZooKeeperServer:
     """One server without an ensemble, as a child process with its output in a file."""
 
-    def __init__(self, data: Path, *, host: str = "127.0.0.1", port: int = 0, flags: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        data: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        flags: Sequence[str] = (),
+        ends_with_thread: bool = False,
+    ) -> None:
+        """`ends_with_thread`: however the thread that starts it ends, so does the server."""
         self.data = data
         self.host = host
         self.port = port or free_port(host)
         self.output = data.with_name(f"{data.name}.log")
         self._flags = flags
+        self._ends_with_thread = ends_with_thread
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -106,6 +124,8 @@ class ZooKeeperServer:
     def start(self) -> Self:
         command = server_command(write_server_config(self.data, self.host, self.port))
         command[1:1] = self._flags
+        if self._ends_with_thread:
+            command[:0] = [sys.executable, "-c", _UNTIL_PARENT_ENDS]
         with self.output.open("ab") as sink:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True

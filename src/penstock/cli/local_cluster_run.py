@@ -90,7 +90,7 @@ def run_up(data: Path, brokers: int, listen: str, settings: Mapping[str, str]) -
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    zookeeper = ZooKeeperServer(data / "zookeeper", host=host, port=_zookeeper_port(data, host))
+    zookeeper = ZooKeeperServer(data / "zookeeper", host=host, port=_zookeeper_port(data, host), ends_with_thread=True)
     children = [
         _Child(number, data / f"broker-{number}", host, first_port + number - 1 if first_port else 0)
         for number in range(1, brokers + 1)

@@ -21,6 +21,14 @@ def keys_on(cluster: Cluster, broker_ids: Collection[int]) -> list[TopicPartitio
     ]
 
 
+def every_key(cluster: Cluster) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.name, number)
+        for topic in sorted(cluster.image.topics.values())
+        for number in topic.partitions
+    ]
+
+
 def decide_leaders(
     cluster: Cluster, keys: Iterable[TopicPartition], *, gone: Collection[int] = (), even_unclean: bool = False
 ) -> list[Operation]:

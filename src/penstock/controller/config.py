@@ -27,6 +27,13 @@ KEYS: Mapping[str, ConfigKey[Any]] = table(
     boolean("auto.leader.rebalance.enable", True, "Whether leaders go back to their preferred replicas by themselves."),
     integer("leader.imbalance.check.interval.seconds", 300, "How often that is looked after.", low=1, dynamic=False),
     integer("leader.imbalance.per.broker.percentage", 10, "From how many leaders elsewhere on.", low=0, dynamic=False),
+    integer(
+        "unclean.recovery.timeout.ms",
+        300_000,
+        "How long a partition whose replicas may all have lost records waits for the last of them; then the longest log leads.",
+        low=0,
+        dynamic=False,
+    ),
     boolean("controlled.shutdown.enable", True, "Whether leaders move before a broker stops.", dynamic=False),
     integer(
         "controller.socket.timeout.ms", 30_000, "How long a broker may take to answer another.", low=1, dynamic=False

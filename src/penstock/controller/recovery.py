@@ -1,11 +1,12 @@
 """Partitions that no trusted replica can lead, because logs may have lost something: the longest log of all members leads.
 
-Only when every member of the ISR and every eligible one is back: what was acknowledged is in one of their logs, if it is anywhere.
+Only when every member of the ISR and every eligible one is back: what was acknowledged is in one of their logs, if it is anywhere. Or when
+they were waited for long enough (`unclean.recovery.timeout.ms`): then the longest log of those that are there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from penstock.base.ids import TopicPartition
@@ -22,24 +23,37 @@ class LogEnd(NamedTuple):
     offset: int
 
 
-def find_stuck(cluster: Cluster) -> dict[TopicPartition, tuple[int, ...]]:
-    """Partitions without a leader whose members are all back, with those members."""
+def find_leaderless(cluster: Cluster) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.name, number)
+        for topic in sorted(cluster.image.topics.values())
+        if topic.name not in cluster.image.deleting
+        for number, partition in topic.partitions.items()
+        if partition.leader == NO_LEADER and partition.leader_epoch >= 0
+    ]
+
+
+def find_stuck(cluster: Cluster, overdue: Collection[TopicPartition] = ()) -> dict[TopicPartition, tuple[int, ...]]:
+    """Partitions without a leader whose members are all back, with those members; of those `overdue` some are enough."""
     stuck = {}
-    for topic in sorted(cluster.image.topics.values()):
-        if topic.name in cluster.image.deleting:
-            continue
-        for number, partition in topic.partitions.items():
-            key = TopicPartition(topic.name, number)
-            members = _members(partition)
-            if partition.leader == NO_LEADER and partition.leader_epoch >= 0 and _are_back(cluster, key, members):
-                stuck[key] = members
+    for key in find_leaderless(cluster):
+        partition = cluster.partition(key)
+        assert partition is not None
+        members = _members(partition)
+        back = tuple(one for one in members if cluster.is_alive(key, one) and one not in cluster.shutting_down)
+        if back and (back == members or key in overdue):
+            stuck[key] = back
     return stuck
 
 
-def decide_longest(cluster: Cluster, ends: Mapping[TopicPartition, Mapping[int, LogEnd]]) -> list[Operation]:
+def decide_longest(
+    cluster: Cluster,
+    ends: Mapping[TopicPartition, Mapping[int, LogEnd]],
+    overdue: Collection[TopicPartition] = (),
+) -> list[Operation]:
     """Leaders for those of these partitions that are still stuck, and of whose members every one told its end."""
     operations: list[Operation] = []
-    for key, members in find_stuck(cluster).items():
+    for key, members in find_stuck(cluster, overdue).items():
         told = ends.get(key, {})
         partition = cluster.partition(key)
         if partition is None or not set(members) <= told.keys():
@@ -53,7 +67,3 @@ def _members(partition: PartitionImage) -> tuple[int, ...]:
     """In replica order."""
     wanted = {*partition.isr, *eligible_of(partition)}
     return tuple(one for one in partition.replicas if one in wanted)
-
-
-def _are_back(cluster: Cluster, key: TopicPartition, members: tuple[int, ...]) -> bool:
-    return bool(members) and all(cluster.is_alive(key, one) and one not in cluster.shutting_down for one in members)

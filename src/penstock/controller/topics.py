@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.base.ids import InvalidTopicError, TopicPartition, check_topic_name
@@ -93,16 +93,16 @@ def _is_below_topic(path: str) -> bool:
     return path.startswith(f"{layout.TOPICS}/") and layout.topic_of(path) is None
 
 
-def decide_states(cluster: Cluster, topic: TopicImage) -> list[Operation]:
-    """First states for the partitions of a topic that have none yet."""
-    path = layout.topic_path(topic.name)
-    new = {number: one for number, one in topic.partitions.items() if one.leader_epoch < 0}
+def decide_states(cluster: Cluster, topic: TopicImage, there: Collection[str]) -> list[Operation]:
+    """First states for the partitions of a topic that have none yet; `there` are the nodes below the topic's that are there."""
+    parent = f"{layout.topic_path(topic.name)}/partitions"
     operations: list[Operation] = []
-    if new and len(new) == len(topic.partitions):
-        operations.append(Create(path=f"{path}/partitions"))
-    for number, partition in new.items():
+    for number, partition in topic.partitions.items():
+        if partition.leader_epoch >= 0:
+            continue
+        above = [f"{parent}/{number}"] if operations else [parent, f"{parent}/{number}"]
+        operations += [Create(path=path) for path in above if path not in there]
         state = cluster.first_state(partition.replicas, TopicPartition(topic.name, number))
-        operations.append(Create(path=f"{path}/partitions/{number}"))
         operations.append(Create(path=layout.state_path(topic.name, number), data=layout.encode_state(state)))
     return operations
 
@@ -207,19 +207,22 @@ def decide_delete(image: Image, name: str, *, logs_are_gone: bool) -> Transactio
 
     The mark stays while a log of the topic may lie in a directory that is offline: it would come back with it.
     """
-    path = layout.topic_path(name)
-    operations: list[Operation] = []
+    path = f"{layout.topic_path(name)}/partitions"
     topic = image.topics.get(name)
-    if topic is not None:
-        for partition, state in topic.partitions.items():
-            if state.state_version >= 0:
-                operations += (
-                    Delete(path=layout.state_path(name, partition)),
-                    Delete(path=f"{path}/partitions/{partition}"),
-                )
-        operations += (Delete(path=f"{path}/partitions"), Delete(path=path))
+    below = [] if topic is None else [path]
+    for partition, state in topic.partitions.items() if topic is not None else ():
+        if state.state_version >= 0:
+            below += (f"{path}/{partition}", layout.state_path(name, partition))
+    return decide_remove(image, name, below, logs_are_gone=logs_are_gone)
+
+
+def decide_remove(image: Image, name: str, below: Collection[str], *, logs_are_gone: bool) -> Transaction:
+    """The same where `below` are the nodes below the topic's own that are there."""
+    paths = sorted(below, reverse=True)
+    if name in image.topics:
+        paths.append(layout.topic_path(name))
     if name in image.topic_configs:
-        operations.append(Delete(path=layout.topic_config_path(name)))
+        paths.append(layout.topic_config_path(name))
     if logs_are_gone:
-        operations.append(Delete(path=layout.deletion_mark(name)))
-    return Transaction(operations=tuple(operations))
+        paths.append(layout.deletion_mark(name))
+    return Transaction(operations=tuple(Delete(path=path) for path in paths))

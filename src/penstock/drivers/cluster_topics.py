@@ -14,10 +14,11 @@ from penstock.drivers.steps import run_steps
 from penstock.drivers.topics import Confirmed, TopicDriver
 from penstock.metadata import layout
 from penstock.metadata.image import Image, TopicImage
-from penstock.metadata.store import Committed, NodeExistsError, Refused, SetData, StoreError, Transaction
+from penstock.metadata.store import Committed, LateError, NodeExistsError, Refused, SetData, StoreError, Transaction
 
 WAIT_MS = 30_000
 GONE_MS = 5_000
+_LATE = LateError(f"it is written down, but the controller has not done it within {WAIT_MS // 1000} s; it may yet")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,7 +113,7 @@ class ClusterTopics(TopicDriver):
             else:
                 wait = _Wait(is_over, confirmed)
                 self._waits.append(wait)
-                self._loop.call_later(WAIT_MS, lambda: self._end(wait))
+                self._loop.call_later(WAIT_MS, lambda: self._end(wait, _LATE))
 
         self._store.submit(telling(transaction), written)
 
@@ -122,8 +123,8 @@ class ClusterTopics(TopicDriver):
         for wait in [wait for wait in self._waits if wait.is_over()]:
             self._end(wait)
 
-    def _end(self, wait: _Wait) -> None:
+    def _end(self, wait: _Wait, error: StoreError | None = None) -> None:
         if wait in self._waits:
             self._waits.remove(wait)
             self._marks = {path: one for path, one in self._marks.items() if one is not wait}
-            wait.confirmed(None)
+            wait.confirmed(error)

@@ -20,6 +20,7 @@ from penstock.controller.brokers import (
     decide_preferred,
     decide_rebalance,
     decide_shutdown,
+    every_key,
     keys_on,
     still_led,
 )
@@ -35,7 +36,7 @@ from penstock.controller.peer_requests import (
     PeerRequest,
     StopReplica,
 )
-from penstock.controller.recovery import decide_longest, find_stuck
+from penstock.controller.recovery import decide_longest
 from penstock.controller.requests import (
     tell_brokers,
     tell_changes,
@@ -44,11 +45,12 @@ from penstock.controller.requests import (
     tell_news,
     tell_stop,
 )
-from penstock.controller.topics import decide_delete, decide_states
+from penstock.controller.topics import decide_remove, decide_states
 from penstock.drivers.cluster_store import ClusterStore
 from penstock.drivers.controller_election import Holder, stand_for_controller
-from penstock.drivers.controller_view import read_brokers, read_image, read_topics
-from penstock.drivers.log_ends import Ends, LogEndsChannel, ask_log_ends
+from penstock.drivers.controller_view import nodes_below, read_brokers, read_image, read_topics
+from penstock.drivers.log_ends import Ends, LogEndsChannel
+from penstock.drivers.longest_logs import LongestLogs
 from penstock.drivers.loop import Loop, Timer
 from penstock.drivers.outbox import Outbox, PeerChannel
 from penstock.drivers.work_queue import WorkQueue
@@ -65,7 +67,6 @@ from penstock.metadata.store import (
 logger = logging.getLogger(__name__)
 
 READ_AGAIN_MS = 500
-LOOK_AGAIN_MS = 1_000
 
 
 class _Replaced(PenstockError):
@@ -79,6 +80,8 @@ class ControllerSettings:
     imbalance_percent_max: int = 10
     listener: str = ""
     """Through which brokers reach each other."""
+    unclean_recovery_timeout_ms: int = 300_000
+    """How long a partition that nobody can be trusted with waits for all who may have its records."""
 
 
 class ControllerChannel(PeerChannel, LogEndsChannel, Protocol):
@@ -110,8 +113,14 @@ class Controller:
         self._topic_configs = topic_configs
         self.cluster = Cluster(controller_id=node_id, log_values=log_values)
         self.is_active = False
-        self._channel = channel
-        self._is_looking = False
+        self._longest = LongestLogs(
+            loop=loop,
+            clock=clock,
+            channel=channel,
+            cluster=lambda: self.cluster if self.is_active else None,
+            told=lambda ends: self._work.put_once("longest", lambda: self._take_longest(ends)),
+            timeout_ms=self._settings.unclean_recovery_timeout_ms,
+        )
         self._outbox = Outbox(loop, channel, self._is_wanted, self._answered)
         self._work = WorkQueue(loop, self._failed)
         self._rebalance: Timer | None = None
@@ -202,20 +211,12 @@ class Controller:
         cluster = self.cluster
         cluster.image = image
         await self._give_first_states(list(cluster.image.topics))
-        await self._commit(decide_leaders(cluster, keys_on(cluster, self._every_replica())))
+        await self._commit(decide_leaders(cluster, every_key(cluster)))
         self._outbox.put(tell_everything(cluster, cluster.image.brokers))
         self._start_deletions()
         await self._directories_failed()
         self._plan_rebalance()
-        self._look_for_longest()
-
-    def _every_replica(self) -> set[int]:
-        return {
-            one
-            for topic in self.cluster.image.topics.values()
-            for found in topic.partitions.values()
-            for one in found.replicas
-        }
+        self._longest.look()
 
     def _resign(self, why: str) -> None:
         if self.is_active:
@@ -249,26 +250,12 @@ class Controller:
         self._outbox.put(tell_changes(cluster, changed) if changed else tell_brokers(cluster))
         self._outbox.put(tell_everything(cluster, come))
         self._start_deletions()
-        self._look_for_longest()
+        self._longest.look()
 
     # Where no log can be trusted.
-    def _look_for_longest(self) -> None:
-        stuck = find_stuck(self.cluster) if self.is_active else {}
-        if stuck and not self._is_looking:
-            logger.warning("%d partitions have no replica that can be trusted: the longest log will lead", len(stuck))
-            self._is_looking = True
-            ask_log_ends(
-                self._channel, stuck, lambda ends: self._work.put_once("longest", lambda: self._take_longest(ends))
-            )
-            self._loop.call_later(LOOK_AGAIN_MS, self._looked)
-
-    def _looked(self) -> None:
-        self._is_looking = False
-        self._look_for_longest()
-
     async def _take_longest(self, ends: Ends) -> None:
         if self.is_active:
-            await self._rule(lambda: decide_longest(self.cluster, ends))
+            await self._rule(lambda: decide_longest(self.cluster, ends, self._longest.overdue))
 
     def _forget_offline(self, broker_id: int) -> None:
         offline = self.cluster.image.offline_replicas
@@ -297,8 +284,10 @@ class Controller:
             topic = image.topics.get(name)
             if topic is None or name in image.deleting:
                 continue
-            new += [TopicPartition(name, number) for number, one in topic.partitions.items() if one.leader_epoch < 0]
-            operations += decide_states(self.cluster, topic)
+            without = [TopicPartition(name, number) for number, one in topic.partitions.items() if one.leader_epoch < 0]
+            if without:
+                new += without
+                operations += decide_states(self.cluster, topic, await nodes_below(self._store, name))
         await self._commit(operations)
         return new
 
@@ -326,7 +315,8 @@ class Controller:
     async def _end_deletion(self, name: str) -> None:
         if not self.is_active or name not in self.cluster.image.deleting:
             return
-        await self._commit(decide_delete(self.cluster.image, name, logs_are_gone=True).operations)
+        below = await nodes_below(self._store, name)
+        await self._commit(decide_remove(self.cluster.image, name, below, logs_are_gone=True).operations)
         self._stopping.pop(name, None)
         logger.info("topic %s is deleted", name)
 

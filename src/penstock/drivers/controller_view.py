@@ -52,6 +52,16 @@ async def read_topics(store: ClusterStore, image: Image, names: list[str]) -> No
     image.load(kept(path, node) for path, node in {**nodes, **found}.items())
 
 
+async def nodes_below(store: ClusterStore, topic: str) -> set[str]:
+    """The nodes below a topic's own. A controller that died may have left some without the others: Kafka writes them in three steps."""
+    parent = f"{layout.topic_path(topic)}/partitions"
+    if await store.data(parent) is None:
+        return set()
+    partitions = [f"{parent}/{number}" for number in await store.children(parent)]
+    states = await store.all_data([f"{path}/state" for path in partitions])
+    return {parent, *partitions, *states}
+
+
 async def read_image(store: ClusterStore) -> Image:
     image = Image()
     image.brokers = await read_brokers(store)

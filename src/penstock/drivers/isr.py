@@ -139,8 +139,8 @@ class IsrDriver:
             return False
         if isinstance(changed.error, IneligibleReplicaError):
             self._waiting.pop(key, None)
-            assert partition.followers is not None
-            partition.followers.withdraw()
+            if partition.withdraw_isr():
+                self._moved(key)
             return False
         logger.info("%s: the ISR could not become %s: %s", key, proposal.isr, changed.error)
         return True

@@ -113,6 +113,7 @@ CODES: dict[type[base.PenstockError], ErrorCode] = {
     store.NoChildrenForEphemeralsError: ErrorCode.unknown_server_error,
     store.BadPathError: ErrorCode.unknown_server_error,
     store.ConnectionLostError: ErrorCode.request_timed_out,
+    store.LateError: ErrorCode.request_timed_out,
 }
 
 

@@ -226,8 +226,8 @@ def _tell(wanted: list[AppendTo], outcomes: list[AppendOutcome], acks: int, serv
         services.fetch_waits.changed(partition.topic_partition)
         if appended.high_watermark_moved:
             services.produce_waits.changed(partition.topic_partition)
-        elif acks == ACKS_ALL:
-            must_wait = True
+        if acks == ACKS_ALL and partition.log.high_watermark < appended.end_offset:
+            must_wait = True  # also where it moved: to what members had before, perhaps
         if appended.flush_due:
             services.flushes.ask(partition)
             must_wait = must_wait or acks != 0

@@ -48,6 +48,10 @@ class ConnectionLostError(StoreError):
     """Whether the operation happened is not known."""
 
 
+class LateError(StoreError):
+    """What follows from the operation has not happened in time."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
     path: str

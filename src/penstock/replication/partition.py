@@ -140,6 +140,12 @@ class Partition:
         self.isr = isr
         return self.maybe_move_high_watermark()
 
+    def withdraw_isr(self) -> bool:
+        """The change that was asked for will not be: nobody waits for a newcomer. Says whether that moved the high watermark."""
+        assert self.followers is not None
+        self.followers.withdraw()
+        return self.maybe_move_high_watermark()
+
     def use_config(self) -> None:
         """The log's configuration changed."""
         self.min_isr = self.log.config.min_insync_replicas

@@ -24,6 +24,14 @@ def test_everybody_is_waited_for() -> None:
     assert decide_longest(lost(1, 2), {KEY: {1: LogEnd(1, 1), 2: LogEnd(1, 1)}}) == []
 
 
+def test_after_long_enough_the_longest_log_of_those_who_are_there_leads() -> None:
+    assert find_stuck(lost(1, 2), {KEY}) == {KEY: (1, 2)}
+    ends = {KEY: {1: LogEnd(5, 9), 2: LogEnd(5, 10)}}
+    assert only(decide_longest(lost(1, 2), ends, {KEY})).leader == 2
+    bystander = lost(4, partition=state(leader=-1, isr=(1, 2), replicas=(1, 2, 4)))
+    assert find_stuck(bystander, {KEY}) == {}, "who was no member never had all that was acknowledged"
+
+
 def test_a_partition_with_a_leader_is_not_stuck() -> None:
     assert find_stuck(lost(1, 2, 3, partition=state(leader=1))) == {}
 

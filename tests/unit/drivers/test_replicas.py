@@ -97,6 +97,7 @@ class Broker:
         )
         self.replicas.broker_epoch = 10
         self.controller = ControllerDouble()
+        self.moved: list[TopicPartition] = []
         self.isr = IsrDriver(
             node_id=1,
             loop=world.loop,
@@ -105,7 +106,7 @@ class Broker:
             channel=self.controller,
             lag_ms_max=LAG_MS,
             broker_epoch=lambda: 10,
-            moved=lambda _key: None,
+            moved=self.moved.append,
         )
 
     def _open(self, leader: int) -> Leader:
@@ -288,12 +289,16 @@ def test_a_change_that_is_refused_for_certain_is_taken_back(broker: Broker) -> N
     assert fetched.proposal is not None
     broker.isr.propose(broker.partition, fetched.proposal)
     broker.world.loop.turn()
+    broker.partition.append(bytearray(build_batch([(broker.world.clock.wall_ms(), None, b"x", ())])), 1)
+    assert broker.partition.log.high_watermark == 0, "the newcomer may be in the ISR by now"
     ((_, done),) = broker.controller.asked
     done([_changed(error=IneligibleReplicaError("another life"))])
     followers = broker.partition.followers
     assert followers is not None
     assert followers.maximal == (1,)
     assert followers.proposal is None, "and may be asked for again"
+    assert broker.partition.log.high_watermark == 1, "nobody waits for the newcomer any more"
+    assert broker.moved == [TopicPartition("t", 0)]
 
 
 def test_an_answer_that_was_lost_comes_with_the_news(broker: Broker) -> None:

@@ -27,16 +27,18 @@ from penstock.controller.peer_requests import (
 from penstock.drivers.followers import Followers
 from penstock.drivers.isr import IsrDriver
 from penstock.drivers.replicas import Replicas
-from penstock.handlers.api import Context
+from penstock.handlers.api import Context, Pending
 from penstock.handlers.authoriser import Action
 from penstock.handlers.fetch import handle_fetch
 from penstock.handlers.list_offsets import handle_list_offsets
+from penstock.handlers.produce import handle_produce
 from penstock.handlers.registry import make_registry
 from penstock.handlers.services import ClusterServices
 from penstock.metadata.layout import BrokerNode, Endpoint
 from penstock.peers import messages
 from penstock.peers.messages import Call
 from penstock.protocol.fetch import FetchAnswer, FetchPartition, FetchRequest, FetchTopic
+from penstock.protocol.produce import ProduceAnswer, ProducePartition, ProduceRequest, ProduceTopic
 from penstock.records.build import build_batch
 from penstock.replication.isr import Proposal
 from penstock.replication.partition import Partition
@@ -173,6 +175,31 @@ def test_a_followers_fetch_reads_to_the_logs_end_and_moves_the_watermark(broker:
     broker.fetch(3, 2)
     assert [one.isr for one in broker.isr.proposed] == [(1, 2, 3)]
     assert broker.fetch(4, 0).topics[0].partitions[0].error_code == ErrorCode.unknown_topic_or_partition
+
+
+def test_an_append_that_moves_the_watermark_is_acknowledged_no_sooner_than_its_own_records_are_committed(
+    broker: Broker,
+) -> None:
+    broker.fetch(3, 0)
+    broker.write(2)
+    broker.fetch(2, 2)
+    followers = broker.partition.followers
+    assert followers is not None
+    followers.withdraw()  # as a refused newcomer leaves it: the next look moves the watermark to what 2 has
+    assert broker.partition.log.high_watermark == 0
+    records = memoryview(bytearray(build_batch([(broker.world.clock.wall_ms(), None, b"x", ())])))
+    topic = ProduceTopic("t", TOPIC_ID.bytes, [ProducePartition(0, records)])
+    request = ProduceRequest(None, -1, 30_000, [topic])
+    pending = handle_produce(request, Context(broker.world.services, broker.world._peer, 1, 9, None))
+    assert broker.partition.log.high_watermark == 2
+    assert isinstance(pending, Pending)
+    answers: list[ProduceAnswer] = []
+    pending.listen(answers.append)
+    broker.world.loop.turn()
+    assert answers == []
+    broker.fetch(2, 3)
+    broker.world.loop.turn()
+    assert [one.topics[0].partitions[0].base_offset for one in answers] == [2]
 
 
 def test_a_consumer_is_sent_to_a_replica_in_its_rack(broker: Broker) -> None:

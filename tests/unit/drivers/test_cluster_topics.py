@@ -1,0 +1,74 @@
+"""When a topic of a cluster counts as made: when the controller gave it leaders, and not because time passed."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+from tests.unit.controller.world import broker
+from tests.unit.handlers.world import ManualLoop
+
+from penstock.base.clock import ManualClock
+from penstock.base.files import SystemFiles
+from penstock.controller.topics import NewTopic, TopicDefaults
+from penstock.drivers.cluster_store import ClusterStore
+from penstock.drivers.cluster_topics import WAIT_MS, ClusterTopics
+from penstock.metadata import layout
+from penstock.metadata.embedded import EmbeddedStore
+from penstock.metadata.image import Image, PartitionImage
+from penstock.metadata.store import Create, Event, LateError, StoreError, Transaction
+
+TOPIC_ID = uuid.UUID(int=7)
+
+
+class Tree(EmbeddedStore):
+    """A tree with a session that never ends."""
+
+    session_id = 1
+
+    def alive(self) -> None: ...
+
+    def take_events(self) -> list[Event]:
+        self.synced(self.journal_position)
+        return super().take_events()
+
+
+class World:
+    def __init__(self, directory: Path) -> None:
+        clock = ManualClock()
+        self.loop = ManualLoop(clock)
+        tree = Tree(SystemFiles(), str(directory), clock)
+        for path in layout.PERMANENT:
+            tree.submit(Transaction(operations=(Create(path=path),)))
+        tree.take_events()
+        self.image = Image()
+        self.image.brokers = {1: broker(1)}
+        defaults = TopicDefaults(partitions=1, replication_factor=1, log_values={})
+        self.topics = ClusterTopics(self.image, ClusterStore(tree, self.loop), defaults, lambda: TOPIC_ID, self.loop)
+        self.outcomes: list[StoreError | None] = []
+        self.topics.create(self.topics.decide(NewTopic(name="t")), self.outcomes.append)
+        self.loop.turn()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_a_topic_is_made_when_it_has_leaders(world: World) -> None:
+    assert world.outcomes == []
+    for leader, made in ((-1, []), (1, [None])):
+        world.image.tell_partitions("t", TOPIC_ID, {0: PartitionImage((1,), leader, 0, (1,), 0)}, {})
+        world.topics.follow(["t"])
+        assert world.outcomes == made
+    world.loop.advance(WAIT_MS)
+    assert len(world.outcomes) == 1
+
+
+def test_a_topic_without_leaders_in_time_is_not_called_made(world: World) -> None:
+    world.loop.advance(WAIT_MS - 1)
+    assert world.outcomes == []
+    world.loop.advance(1)
+    (error,) = world.outcomes
+    assert isinstance(error, LateError)
