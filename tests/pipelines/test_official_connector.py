@@ -21,6 +21,8 @@ from tests.support.kafka_reads import ISOLATION_LEVELS
 
 OFFICIAL = "kafka"
 WAYS = ("wire", "segments")
+BOTH = [pytest.param("kafka", marks=pytest.mark.long), "penstock"]
+"""Servers. Apache Kafka comes with the long tests where every kind of topic has been read from it already."""
 
 
 @pytest.fixture(autouse=True)
@@ -37,8 +39,14 @@ def assert_all_ways_agree(spark: SparkSession, server: str, **options: str) -> l
 
 
 @pytest.mark.parametrize("kafka_directory", ["4.3", pytest.param("3.9", marks=pytest.mark.long)], indirect=True)
-@pytest.mark.parametrize("isolation_level", ISOLATION_LEVELS)
-@pytest.mark.parametrize("who", ["kafka", "penstock"])
+@pytest.mark.parametrize(
+    ("who", "isolation_level"),
+    [
+        pytest.param(who, level, marks=pytest.mark.long if (who, level) == ("kafka", "read_uncommitted") else ())
+        for who in ("kafka", "penstock")
+        for level in ISOLATION_LEVELS
+    ],
+)
 def test_every_kind_of_topic_gives_the_same_rows(
     spark: SparkSession, served_directory: dict[str, str], who: str, isolation_level: str
 ) -> None:
@@ -97,6 +105,7 @@ def queried(server: str) -> tuple[str, str, str]:
     return server, numbered_topic(server), other
 
 
+@pytest.mark.parametrize("server", BOTH, indirect=True)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=pytest.mark.long if name in LESS_TELLING else ()) for name in QUERIES],
@@ -108,6 +117,7 @@ def test_the_same_options_give_the_same_rows(spark: SparkSession, queried: tuple
     assert bool(found) == (name != "a time after the end")
 
 
+@pytest.mark.parametrize("server", BOTH, indirect=True)
 @pytest.mark.parametrize(
     "condition", ["partition = 1 and offset between 7 and 9", "timestamp < timestamp_millis(1300)"]
 )
