@@ -100,6 +100,10 @@ bench: install judges ## one broker beside Apache Kafka, as ratios
 bench-transactions: install judges ## transactions beside Apache Kafka, as ratios
 	@$(PY) -m benchmarks.transactions $(ARGS)
 
+.PHONY: bench-spark
+bench-spark: install judges ## topics in Spark beside Spark's own connector, as ratios
+	@$(PY) -m benchmarks.spark $(ARGS)
+
 .PHONY: pins
 pins: install ## what is installed, as constraints.txt wants it
 	@$(PY) -m pip freeze --all --exclude-editable --exclude pip | LC_ALL=C sort -f

@@ -7,6 +7,8 @@ import re
 import socket
 import struct
 import sys
+import urllib.request
+from collections import Counter
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple, Protocol, Self
@@ -17,6 +19,7 @@ from tests.support.processes import Child, wait_until
 _TICKS = os.sysconf("SC_CLK_TCK")
 # kio imports hypothesis where it is installed; users have no test tools, and neither has this broker.
 _PROGRAM = "import sys; sys.modules['hypothesis'] = None; from penstock.cli.main import main; sys.exit(main())"
+_REQUESTS = re.compile(r'^kafka_network_requestmetrics_requests_total\{request="(\w+)",.*\} (\d+)$', re.MULTILINE)
 _READY = re.compile(r"^ready PLAINTEXT://127\.0\.0\.1:(\d+)$", re.MULTILINE)
 
 
@@ -149,3 +152,12 @@ def exchange(peer: Peer, frame: bytes) -> bytes:
         connection.sendall(struct.pack(">i", len(frame)) + frame)
         (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
         return connection.recv(size, socket.MSG_WAITALL)
+
+
+def requests_of(metrics_port: int) -> Counter[str]:
+    """How often each API was asked for, by Penstock's page of metrics."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=30) as page:
+        found: Counter[str] = Counter()
+        for api, count in _REQUESTS.findall(page.read().decode()):
+            found[api] += int(count)
+        return found

@@ -1,4 +1,4 @@
-"""Brings the judges: Apache Kafka's jars through Maven, clients through npm and Go, programs from the system's packages.
+"""Brings the judges: Apache Kafka's and Spark's jars through Maven, clients through npm and Go, programs from the system's packages.
 
 `python -m tools.fetch_judges` fetches what is missing and names what it cannot get; with `CI=true` that is a failure. A
 judge that is there is not fetched again, unless its pom or its source changed.
@@ -64,23 +64,27 @@ def _kafka_is_there(version: str) -> bool:
 
 
 def _fetch_kafka(version: str) -> None:
+    libs = kafka_libs(version)
+    shutil.rmtree(libs.parent, ignore_errors=True)
+    libs.mkdir(parents=True)
+    _copy_jars(_pom(version), libs)
+    # Last, so that a fetch cut short is done again.
+    _stamp(version).write_text(_digest(version) + "\n")
+
+
+def _copy_jars(pom: Path, target: Path) -> None:
+    """Every jar that a pom asks for."""
     _need_program("mvn", package="maven")
     try:
         java_home = ensure_java_home()
     except NoJava as error:
         raise CannotFetch(str(error)) from error
-    libs = kafka_libs(version)
-    shutil.rmtree(libs.parent, ignore_errors=True)
-    libs.mkdir(parents=True)
-    command = ["mvn", "-q", "-B", "-f", str(_pom(version)), "dependency:copy-dependencies", f"-DoutputDirectory={libs}"]
+    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={target}"]
     for _attempt in range(2):  # a mirror that drops one connection of hundreds is common
         ran = subprocess.run(command, check=False, env={**os.environ, "JAVA_HOME": str(java_home)}, stdout=sys.stderr)
         if ran.returncode == 0:
-            break
-    else:
-        raise CannotFetch("Maven could not copy the jars; its own message stands above")
-    # Last, so that a fetch cut short is done again.
-    _stamp(version).write_text(_digest(version) + "\n")
+            return
+    raise CannotFetch("Maven could not copy the jars; its own message stands above")
 
 
 def _need_program(program: str, *, package: str) -> None:
@@ -153,6 +157,15 @@ def _make_java_client(source: Path, folder: Path) -> None:
     _run("javac could not compile the client", javac, source)
 
 
+def _make_spark_connector(source: Path, folder: Path) -> None:
+    _copy_jars(source / "pom.xml", folder)
+
+
+def spark_connector_jars() -> list[Path]:
+    """Spark's own Kafka connector, for the setting `spark.jars`; empty where it was not fetched."""
+    return sorted(client_folder("spark-connector").glob("*.jar")) if _client_is_there("spark-connector") else []
+
+
 def kafka_python_tests() -> Path:
     """kafka-python's source distribution, unpacked, which holds its tests."""
     return FETCHED / KAFKA_PYTHON.replace("==", "-")
@@ -187,7 +200,12 @@ JUDGES = [
             is_there=functools.partial(_client_is_there, name),
             fetch=functools.partial(_make_client, name, make),
         )
-        for name, make in {"kafkajs": _make_kafkajs, "franz": _make_franz, "java-client": _make_java_client}.items()
+        for name, make in {
+            "kafkajs": _make_kafkajs,
+            "franz": _make_franz,
+            "java-client": _make_java_client,
+            "spark-connector": _make_spark_connector,
+        }.items()
     ),
     Judge(
         name="kafka-python-tests",

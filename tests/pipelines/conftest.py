@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
+from tools.fetch_judges import spark_connector_jars
 from tools.java import ensure_java_home
 
 from pyspark_penstock.clusters import close_clusters
@@ -35,6 +36,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(directory / "warehouse"),
             "spark.local.dir": str(directory),
+            # For test_official_connector.py; where it is missing, those tests say so.
+            **({"spark.jars": ",".join(map(str, jars))} if (jars := spark_connector_jars()) else {}),
         },
         jvm_output=directory / "jvm.log",
     )

@@ -31,8 +31,8 @@ from tests.support.served_broker import ServedBroker
 SCHEMA = "key binary, value binary, topic string, partition int, headers array<struct<key:string,value:binary>>"
 
 
-def write(frame: DataFrame, server: str, **options: str) -> None:
-    writer = frame.write.format("penstock").mode("append").option("kafka.bootstrap.servers", server)
+def write(frame: DataFrame, server: str, sink: str = "penstock", **options: str) -> None:
+    writer = frame.write.format(sink).mode("append").option("kafka.bootstrap.servers", server)
     for name, value in options.items():
         writer = writer.option(name.replace("__", "."), value)
     writer.save()

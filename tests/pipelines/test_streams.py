@@ -24,6 +24,7 @@ class Stream:
         self.checkpoint = checkpoint
         self.batches: Batches = []
         self.fails = False
+        self.source = "penstock"
         self._spark, self._server, self._topic, self._options = spark, server, topic, options
 
     @property
@@ -31,7 +32,7 @@ class Stream:
         return [value for batch in self.batches for value in batch]
 
     def start(self, **trigger: str | bool) -> StreamingQuery:
-        reader = self._spark.readStream.format("penstock").option("kafka.bootstrap.servers", self._server)
+        reader = self._spark.readStream.format(self.source).option("kafka.bootstrap.servers", self._server)
         frame = reader.option("subscribe", self._topic).options(**self._options).load()
         writer = frame.selectExpr("CAST(value AS STRING) AS value", "partition", "offset").writeStream
         writer = writer.foreachBatch(self._keep).option("checkpointLocation", str(self.checkpoint))

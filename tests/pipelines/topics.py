@@ -58,9 +58,9 @@ def send(
     assert producer.flush(SECONDS) == 0
 
 
-def load(spark: SparkSession, server: str, **options: str | int) -> DataFrame:
+def load(spark: SparkSession, server: str, source: str = "penstock", **options: str | int) -> DataFrame:
     """Options by their names; those of Kafka's with `__` for `.`."""
-    reader = spark.read.format("penstock").option("kafka.bootstrap.servers", server)
+    reader = spark.read.format(source).option("kafka.bootstrap.servers", server)
     for name, value in options.items():
         reader = reader.option(name.replace("__", "."), value)
     return reader.load()
