@@ -84,7 +84,9 @@ def broker_for_them(directory: Path) -> ServedBroker:
 
 
 def count_of(what: str, printed: str) -> int:
-    found = re.search(rf"(\d+) {what}", printed.splitlines()[-1])
+    """From the last line of pytest that sums up; a child of theirs may print after it."""
+    summary = [line for line in printed.splitlines() if re.search(r"\d+ passed.* in [\d.]+s", line)][-1]
+    found = re.search(rf"(\d+) {what}", summary)
     return int(found[1]) if found else 0
 
 
