@@ -17,8 +17,7 @@ from tests.support.kafka_jvm import STOCK_JVM, KafkaBroker, led_partitions
 from tests.support.processes import Child, wait_until
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-# kio imports hypothesis where it is installed; users have no test tools, and neither has this broker.
-_PROGRAM = "import sys; sys.modules['hypothesis'] = None; from penstock.cli.main import main; sys.exit(main())"
+_COMMAND = Path(sys.executable).with_name("penstock")
 _REQUESTS = re.compile(r'^kafka_network_requestmetrics_requests_total\{request="(\w+)",.*\} (\d+)$', re.MULTILINE)
 _READY = re.compile(r"^ready PLAINTEXT://127\.0\.0\.1:(\d+)$", re.MULTILINE)
 
@@ -82,9 +81,7 @@ class Penstock:
         self._folder.mkdir(parents=True, exist_ok=True)
         output = self._folder / "broker.log"
         command: list[str | Path] = [
-            sys.executable,
-            "-c",
-            _PROGRAM,
+            _COMMAND,
             "serve",
             "--data",
             self._folder / "data",

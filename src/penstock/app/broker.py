@@ -56,7 +56,8 @@ from penstock.server.dispatch import Dispatch, Dispatcher
 from penstock.server.listener import Address, Server, parse_listener
 from penstock.server.metrics_page import MetricsPage
 from penstock.storage.config import LogConfig, log_config
-from penstock.storage.log_directories import DirectoryState, LogDirectories
+from penstock.storage.directory_state import DirectoryState
+from penstock.storage.log_directories import LogDirectories
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from penstock.base.files import Files
 from penstock.storage.checkpoints import write_atomically
-from penstock.storage.log_directories import DirectoryState
+from penstock.storage.directory_state import DirectoryState
 
 FILE_NAME = ".penstock-generation"
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"

@@ -18,7 +18,8 @@ from penstock.metadata.image import Image
 from penstock.metadata.layout import BrokerNode
 from penstock.metadata.store import Committed, Create, Operation, Transaction
 from penstock.storage import checkpoints
-from penstock.storage.log_directories import DirectoryState, LogDirectories
+from penstock.storage.directory_state import DirectoryState
+from penstock.storage.log_directories import LogDirectories
 from penstock.storage.moves import take_unfinished
 
 

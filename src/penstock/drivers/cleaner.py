@@ -21,7 +21,8 @@ from penstock.records.key_map import ENTRY_BYTES, LOAD_FACTOR
 from penstock.storage import checkpoints, names
 from penstock.storage.cleaner import CompactionResult
 from penstock.storage.compaction import CleanRange
-from penstock.storage.log_directories import DirectoryState, LogDirectories
+from penstock.storage.directory_state import DirectoryState
+from penstock.storage.log_directories import LogDirectories
 from penstock.storage.partition_log import PartitionLog
 from penstock.storage.upkeep import apply_compaction, compaction_job, compaction_range
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from penstock.base.ids import TopicPartition
 from penstock.drivers.delayed import Delayed
 from penstock.replication.partition import Partition
-from penstock.storage.log_directories import DirectoryState, LogDirectories
+from penstock.storage.directory_state import DirectoryState
+from penstock.storage.log_directories import LogDirectories
 
 logger = logging.getLogger(__name__)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from penstock.base.errors import PenstockError, StorageError
 from penstock.base.ids import TopicPartition
@@ -13,10 +14,13 @@ from penstock.drivers.loop import Loop
 from penstock.metadata.image import Image
 from penstock.replication.partition import Partition
 from penstock.replication.partitions import Partitions
-from penstock.storage.config import log_config
+from penstock.storage.config import LogConfig, log_config
 from penstock.storage.log_directories import LogDirectories
+from penstock.storage.new_logs import Wanted
 
 logger = logging.getLogger(__name__)
+
+NOTHING: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
 
 class Holdings:
@@ -39,34 +43,51 @@ class Holdings:
         self.partitions = partitions
         self.directories = directories
 
-    def prepare(self, wanted: Mapping[TopicPartition, uuid.UUID]) -> Callable[[], None] | None:
-        """A job for a thread that makes the directories of partitions which will be opened; None where there is nothing to do."""
+    def prepare(
+        self, wanted: Mapping[TopicPartition, uuid.UUID], to_come: Mapping[str, Mapping[str, str]] = NOTHING
+    ) -> Callable[[], None] | None:
+        """A job for a thread that makes the logs of partitions which will be opened; None where there is nothing to do.
+
+        `to_come` are the configurations of topics that the image will have by then.
+        """
         try:
-            return self.directories.prepare(wanted)
-        except StorageError:
+            configs = {topic: self._config(topic, to_come) for topic in {partition.topic for partition in wanted}}
+            return self.directories.prepare(
+                {partition: Wanted(topic_id, configs[partition.topic]) for partition, topic_id in wanted.items()}
+            )
+        except PenstockError:
             return None
+
+    def _config(self, topic: str, to_come: Mapping[str, Mapping[str, str]] = NOTHING) -> LogConfig:
+        own = to_come[topic] if topic in to_come else self._image.topic_configs.get(topic, {})
+        return log_config(own, self._log_values)
 
     def find_or_open(self, topic_partition: TopicPartition, topic_id: uuid.UUID, leader_epoch: int) -> Partition:
         """A partition that this broker holds, configured as the image says."""
-        partition = self.partitions.find(*topic_partition) or self._open(topic_partition, topic_id, leader_epoch)
-        self.configure(partition)
+        config = self._config(topic_partition.topic)
+        partition = self.partitions.find(*topic_partition)
+        if partition is None:
+            partition = self._open(topic_partition, topic_id, leader_epoch, config)
+        self._configure(partition, config)
         return partition
 
     def configure(self, partition: Partition) -> None:
         """Takes over a changed configuration, while the log is in use."""
-        topic = partition.topic_partition.topic
-        config = log_config(self._image.topic_configs.get(topic, {}), self._log_values)
+        self._configure(partition, self._config(partition.topic_partition.topic))
+
+    def _configure(self, partition: Partition, config: LogConfig) -> None:
         if config != partition.log.config:
             partition.log.update_config(config)
             partition.use_config()
 
-    def _open(self, topic_partition: TopicPartition, topic_id: uuid.UUID, leader_epoch: int) -> Partition:
+    def _open(
+        self, topic_partition: TopicPartition, topic_id: uuid.UUID, leader_epoch: int, config: LogConfig
+    ) -> Partition:
         log = self.directories.get(topic_partition)
         if log is not None and log.topic_id is not None and log.topic_id != topic_id:
             logger.warning("%s on disk belongs to an earlier topic of this name: removed", topic_partition)
             self._remove_files(topic_partition)
             log = None
-        config = log_config(self._image.topic_configs.get(topic_partition.topic, {}), self._log_values)
         if log is None and leader_epoch > 0 and self.directories.offline:
             # It was made before: what it holds lies in the directory that is offline, and an empty log would hide it.
             raise StorageError(f"{topic_partition} lies in none of the log directories that are online")

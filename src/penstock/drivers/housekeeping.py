@@ -21,7 +21,8 @@ from penstock.drivers.loop import Loop, Timer
 from penstock.replication.partition import Partition
 from penstock.replication.partitions import Partitions
 from penstock.storage import checkpoints, names
-from penstock.storage.log_directories import DirectoryState, LogDirectories
+from penstock.storage.directory_state import DirectoryState
+from penstock.storage.log_directories import LogDirectories
 from penstock.storage.partition_log import PartitionLog
 from penstock.storage.upkeep import remove_files, retain
 

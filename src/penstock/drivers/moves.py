@@ -13,8 +13,9 @@ from penstock.base.ids import TopicPartition
 from penstock.drivers.failures import Failures
 from penstock.drivers.loop import Loop
 from penstock.replication.partitions import Partitions
+from penstock.storage.directory_state import DirectoryState
 from penstock.storage.flush import FlushJob
-from penstock.storage.log_directories import DirectoryState, LogDirectories
+from penstock.storage.log_directories import LogDirectories
 from penstock.storage.moves import Move
 
 logger = logging.getLogger(__name__)

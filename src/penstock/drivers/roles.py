@@ -26,18 +26,26 @@ class RoleDriver:
         self._holdings = holdings
 
     def prepare(self, events: Iterable[Event]) -> Callable[[], None] | None:
-        """The directories of partitions that these events will bring here, made on a thread before they are followed."""
+        """The logs of partitions that these events will bring here, made on a thread before they are followed."""
         wanted: dict[TopicPartition, uuid.UUID] = {}
+        configs: dict[str, dict[str, str]] = {}
         for event in events:
             for operation in event.transaction.operations if isinstance(event, Committed) else ():
-                name = layout.topic_of(operation.path)
-                if name is None or not isinstance(operation, Create | SetData):
+                if not isinstance(operation, Create | SetData):
                     continue
-                node = layout.decode_topic(operation.path, operation.data)
-                for number, replicas in node.replicas.items():
-                    if self._node_id in replicas and self._image.partition(name, number) is None:
-                        wanted[TopicPartition(name, number)] = node.topic_id
-        return self._holdings.prepare(wanted)
+                name = layout.topic_of(operation.path)
+                if name is not None:
+                    wanted |= self._new_partitions(name, layout.decode_topic(operation.path, operation.data))
+                elif (name := layout.config_topic_of(operation.path)) is not None:
+                    configs[name] = layout.decode_config(operation.path, operation.data)
+        return self._holdings.prepare(wanted, configs)
+
+    def _new_partitions(self, name: str, node: layout.TopicNode) -> dict[TopicPartition, uuid.UUID]:
+        return {
+            TopicPartition(name, number): node.topic_id
+            for number, replicas in node.replicas.items()
+            if self._node_id in replicas and self._image.partition(name, number) is None
+        }
 
     def follow(self, topics: Iterable[str]) -> None:
         """Brings the partitions of these topics to what the image says."""

@@ -23,7 +23,7 @@ from penstock.handlers.authoriser import CLUSTER_NAME, Action, Resource
 from penstock.handlers.error_map import code_of
 from penstock.handlers.errors import ClusterAuthorisationError, ReplicaNotAvailableError
 from penstock.handlers.missing import why_missing
-from penstock.storage.log_directories import DirectoryState
+from penstock.storage.directory_state import DirectoryState
 
 _NAME_MAX = 255
 _FUTURE_SUFFIX_CHARACTERS = len(".-future") + 32

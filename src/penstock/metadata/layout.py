@@ -94,10 +94,7 @@ def deletion_mark(topic: str) -> str:
 
 def topic_of(path: str) -> str | None:
     """The topic whose own node this is; None for every other path."""
-    if not path.startswith(f"{TOPICS}/"):
-        return None
-    name = path[len(TOPICS) + 1 :]
-    return name if name and "/" not in name else None
+    return _child_of(TOPICS, path)
 
 
 def state_path(topic: str, partition: int) -> str:
@@ -110,6 +107,18 @@ def partition_of(path: str) -> TopicPartition | None:
     if len(parts) == 7 and path.startswith(f"{TOPICS}/") and parts[4] == "partitions" and parts[6] == "state":
         return TopicPartition(parts[3], int(parts[5]))
     return None
+
+
+def config_topic_of(path: str) -> str | None:
+    """The topic whose configuration this is; None for every other path."""
+    return _child_of(TOPIC_CONFIGS, path)
+
+
+def _child_of(parent: str, path: str) -> str | None:
+    if not path.startswith(f"{parent}/"):
+        return None
+    name = path[len(parent) + 1 :]
+    return name if name and "/" not in name else None
 
 
 def topic_config_path(topic: str) -> str:

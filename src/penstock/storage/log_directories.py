@@ -16,15 +16,16 @@ from typing import NamedTuple
 
 from penstock.base.clock import Clock
 from penstock.base.errors import CorruptFileError, LogDirectoryError, PenstockError, StorageError
-from penstock.base.files import Files, Lock
+from penstock.base.files import Files
 from penstock.base.ids import TopicPartition, check_topic_name
 from penstock.base.jobs import InlineJobs, Jobs
 from penstock.base.open_files import sealed_files_max
 from penstock.storage import checkpoints, names
 from penstock.storage.config import LogConfig, log_config
 from penstock.storage.directory_contents import Remembered, owner_of, partitions_in, read_offsets, read_remembered
-from penstock.storage.directory_health import DirectoryHealth
+from penstock.storage.directory_state import DirectoryState
 from penstock.storage.load import LoadReport, LoadRequest, load_partition
+from penstock.storage.new_logs import NewLogs, Wanted
 from penstock.storage.partition_log import PartitionLog
 from penstock.storage.recovery import SegmentReport
 from penstock.storage.segment import OpenFiles
@@ -40,31 +41,6 @@ class Recovery(Enum):
     """The same, whatever the marker says."""
     FROM_START = "from_start"
     """Every segment."""
-
-
-class DirectoryState:
-    """One log directory that is open."""
-
-    __slots__ = ("cleaner_offsets", "health", "lock", "marker", "path", "was_clean")
-
-    def __init__(self, path: str, lock: Lock) -> None:
-        self.path = path
-        self.lock = lock
-        self.health = DirectoryHealth(path)
-        self.marker: bytes | None = None
-        self.was_clean = False
-        self.cleaner_offsets: dict[TopicPartition, int] = {}
-
-
-class _Prepared:
-    """A partition's directory that is being made on a thread, before its log is created here."""
-
-    __slots__ = ("is_made", "state", "topic_id")
-
-    def __init__(self, state: DirectoryState, topic_id: uuid.UUID) -> None:
-        self.state = state
-        self.topic_id = topic_id
-        self.is_made = False
 
 
 class _Opening:
@@ -117,7 +93,7 @@ class LogDirectories:
         self.directories: list[DirectoryState] = []
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._home: dict[TopicPartition, DirectoryState] = {}
-        self._prepared: dict[TopicPartition, _Prepared] = {}
+        self._new_logs = NewLogs(files, self.open_log)
         self.offline: dict[str, str] = {}
         """Directories that could not be opened or failed, and why."""
         self._to_forget: dict[TopicPartition, DirectoryState] = {}
@@ -300,57 +276,23 @@ class LogDirectories:
     def get(self, partition: TopicPartition) -> PartitionLog | None:
         return self.logs.get(partition)
 
-    def prepare(self, wanted: Mapping[TopicPartition, uuid.UUID]) -> Callable[[], None] | None:
-        """What is slow about creating these: the returned job makes and syncs their directories, off the loop.
+    def prepare(self, wanted: Mapping[TopicPartition, Wanted]) -> Callable[[], None] | None:
+        """A job for a thread that makes the logs which `create` will be asked for; None where there is none to make."""
+        missing = {partition: one for partition, one in wanted.items() if partition not in self.logs}
+        return self._new_logs.prepare(missing, self._choose)
 
-        `create` is then short. What the job could not do, `create` does, and meets the same error.
-        """
-        for partition, topic_id in wanted.items():
-            if partition not in self.logs:
-                self._prepared[partition] = _Prepared(self._choose(None), topic_id)
-        fresh = {partition: self._prepared[partition] for partition in wanted if partition in self._prepared}
-        return partial(self._make_all, fresh) if fresh else None
-
-    def _make_all(self, fresh: Mapping[TopicPartition, _Prepared]) -> None:
-        for partition, prepared in fresh.items():
-            self._make(prepared.state, partition, prepared.topic_id)
-        for state in {prepared.state for prepared in fresh.values()}:
-            self._files.sync_directory(state.path)
-        for prepared in fresh.values():
-            prepared.is_made = True
-
-    def _make(self, state: DirectoryState, partition: TopicPartition, topic_id: uuid.UUID | None) -> None:
-        path = f"{state.path}/{names.partition_directory(partition)}"
-        if not self._files.exists(path):
-            self._files.make_directory(path)
-        if topic_id is not None:
-            checkpoints.write_topic_id(self._files, path, topic_id)
-
-    def create(
-        self,
-        partition: TopicPartition,
-        config: LogConfig,
-        topic_id: uuid.UUID | None = None,
-        directory: str | None = None,
-    ) -> PartitionLog:
-        """A new partition's log, in the named directory or the one with the fewest."""
+    def create(self, partition: TopicPartition, config: LogConfig, topic_id: uuid.UUID | None = None) -> PartitionLog:
+        """A new partition's log, in the directory with the fewest."""
         assert partition not in self.logs
         check_topic_name(partition.topic)
-        prepared = self._prepared.pop(partition, None)
-        state = self._choose(directory) if prepared is None or directory is not None else prepared.state
-        path = f"{state.path}/{names.partition_directory(partition)}"
+        new = self._new_logs.take(partition, Wanted(topic_id, config), self._choose)
         try:
             if partition in self._to_forget:
                 self._forget(self._to_forget[partition], partition)
-            is_made = prepared is not None and prepared.is_made and prepared.state is state
-            if prepared is None or not is_made or prepared.topic_id != topic_id:
-                self._make(state, partition, topic_id)
-                self._files.sync_directory(state.path)
-            log = self.open_log(state, LoadRequest(partition, path, config, clean=True))
+            log = new.log or self._new_logs.make(partition, new)
         except OSError as error:
-            raise state.health.fail(error) from error
-        log.topic_id = topic_id
-        self.settle(partition, log, state)
+            raise new.state.health.fail(error) from error
+        self.settle(partition, log, new.state)
         return log
 
     def open_log(self, state: DirectoryState, request: LoadRequest) -> PartitionLog:
@@ -371,13 +313,11 @@ class LogDirectories:
         self.logs[partition] = log
         self._home[partition] = state
 
-    def _choose(self, directory: str | None) -> DirectoryState:
+    def _choose(self) -> DirectoryState:
         usable = [state for state in self.directories if state.health.failure is None]
-        if directory is not None:
-            usable = [state for state in usable if state.path == directory]
         if not usable:
-            raise StorageError("every log directory is offline" if directory is None else f"{directory} is offline")
-        homes = [*self._home.values(), *(prepared.state for prepared in self._prepared.values())]
+            raise StorageError("every log directory is offline")
+        homes = [*self._home.values(), *self._new_logs.states()]
         return min(usable, key=homes.count)
 
     def home(self, partition: TopicPartition) -> DirectoryState:
@@ -491,6 +431,7 @@ class LogDirectories:
     def close(self) -> list[str]:
         """Flushes every log; a directory gets its clean marker only if all of its logs closed well. Returns complaints."""
         complaints = []
+        self._new_logs.drop_all()
         for state in self.directories:
             try:
                 for log in self._of(state).values():

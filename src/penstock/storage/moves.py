@@ -17,8 +17,9 @@ from penstock.base.errors import StorageError
 from penstock.base.files import Files
 from penstock.base.ids import TopicPartition
 from penstock.storage import checkpoints, names
+from penstock.storage.directory_state import DirectoryState
 from penstock.storage.load import LoadRequest
-from penstock.storage.log_directories import DirectoryState, LogDirectories
+from penstock.storage.log_directories import LogDirectories
 from penstock.storage.partition_log import PartitionLog
 
 COPY_BYTES = 1 << 20

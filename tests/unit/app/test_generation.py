@@ -9,7 +9,7 @@ import pytest
 
 from penstock.app.generation import FILE_NAME, take_generation
 from penstock.base.files import SystemFiles
-from penstock.storage.log_directories import DirectoryState
+from penstock.storage.directory_state import DirectoryState
 
 
 class Machine:

@@ -49,7 +49,8 @@ from penstock.replication.partitions import Partitions
 from penstock.server.connection import FileSlice
 from penstock.server.dispatch import Dispatcher, Outcome, Waiting
 from penstock.storage.config import log_config
-from penstock.storage.log_directories import DirectoryState, LogDirectories
+from penstock.storage.directory_state import DirectoryState
+from penstock.storage.log_directories import LogDirectories
 
 T = TypeVar("T")
 
