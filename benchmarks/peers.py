@@ -98,7 +98,7 @@ class Penstock:
             found = _READY.search(output.read_text(errors="replace"))
             return int(found[1]) if found and led_partitions(int(found[1])) is not None else None
 
-        self.port = wait_until(ready, seconds=60, what="Penstock answers")
+        self.port = wait_until(ready, seconds=60, what="Penstock answers", pause_seconds_max=0.005)
         self.start_seconds = perf_counter() - start
         return self
 

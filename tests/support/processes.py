@@ -48,7 +48,9 @@ class ChildDied(Exception):
     """A child ended that should have gone on; the message carries the end of its output."""
 
 
-def wait_until(ask: Callable[[], Answer | None], *, seconds: float, what: str) -> Answer:
+def wait_until(
+    ask: Callable[[], Answer | None], *, seconds: float, what: str, pause_seconds_max: float = 0.1
+) -> Answer:
     """Asks again and again until the answer is neither None nor False, and returns it."""
     deadline = time.monotonic() + seconds
     pause = 0.005
@@ -59,7 +61,7 @@ def wait_until(ask: Callable[[], Answer | None], *, seconds: float, what: str) -
         if time.monotonic() > deadline:
             raise NotInTime(f"{what}: not within {seconds:g} s")
         time.sleep(pause)
-        pause = min(pause * 1.5, 0.1)
+        pause = min(pause * 1.5, pause_seconds_max)
 
 
 def free_port() -> int:

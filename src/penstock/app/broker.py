@@ -8,8 +8,8 @@ import socket
 import uuid
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import TYPE_CHECKING
 
-from penstock.app.cluster import ClusterParts
 from penstock.app.config import BrokerConfig
 from penstock.app.listeners import ANY_INTERFACE
 from penstock.app.metrics import BrokerMetrics
@@ -58,6 +58,9 @@ from penstock.server.metrics_page import MetricsPage
 from penstock.storage.config import LogConfig, log_config
 from penstock.storage.directory_state import DirectoryState
 from penstock.storage.log_directories import LogDirectories
+
+if TYPE_CHECKING:
+    from penstock.app.cluster import ClusterParts
 
 logger = logging.getLogger(__name__)
 
@@ -206,6 +209,8 @@ class Broker:
         return self._make_services(waits, failures, flushes, topics, producer_ids, parts), failures
 
     def _make_cluster(self) -> ClusterParts:
+        from penstock.app.cluster import ClusterParts  # a broker alone starts without the cluster's code
+
         return ClusterParts(
             self.config,
             loop=self._loop,

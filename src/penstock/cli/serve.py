@@ -51,6 +51,7 @@ def main(arguments: Sequence[str]) -> int:
     except SystemExit as ended:  # help was given, or a mistake named
         return int(ended.code or 0)
     kernels_notice.give()
+    gc.disable()  # until the broker serves: what a start makes is no garbage
     # kio's schemas register themselves with hypothesis where that is installed: a third of a broker's start and memory.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     from penstock.app.config import BrokerConfig, merge
@@ -113,8 +114,8 @@ async def _serve(broker_config: object) -> int:
         _complain(str(error))
         await broker.stop()
         return 1
-    gc.collect()
     gc.freeze()  # what a start made stays: no collection walks through it again
+    gc.enable()
     for bound in broker.endpoints:
         print(f"ready {broker.advertised(bound)}", flush=True)
     failed = asyncio.ensure_future(broker.failed.wait())

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 
 from penstock.base.ids import TopicPartition
 from penstock.controller.cluster import Cluster, eligible_of
-from penstock.controller.peer_requests import NO_LEADER
 from penstock.metadata.image import PartitionImage
+from penstock.metadata.layout import NO_LEADER
 from penstock.metadata.store import Operation, SetData
 
 

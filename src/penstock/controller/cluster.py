@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.base.ids import TopicPartition
-from penstock.controller.peer_requests import NO_LEADER
 from penstock.metadata import layout
 from penstock.metadata.image import Image, PartitionImage
-from penstock.metadata.layout import PartitionState
+from penstock.metadata.layout import NO_LEADER, PartitionState
 from penstock.metadata.store import Check, Operation, SetData, Transaction
 from penstock.storage.config import log_config
 

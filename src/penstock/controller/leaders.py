@@ -7,10 +7,8 @@ from collections.abc import Collection
 from penstock.base.ids import TopicPartition
 from penstock.metadata import layout
 from penstock.metadata.image import Image, PartitionImage
-from penstock.metadata.layout import PartitionState
+from penstock.metadata.layout import NO_LEADER, PartitionState
 from penstock.metadata.store import Operation, SetData, Transaction
-
-NO_LEADER = -1
 
 
 def decide_start_alone(image: Image, broker_id: int, offline: Collection[TopicPartition] = ()) -> Transaction:

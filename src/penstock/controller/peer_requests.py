@@ -12,9 +12,8 @@ from enum import IntEnum
 
 from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
-from penstock.metadata.layout import BrokerNode
+from penstock.metadata.layout import NO_LEADER, BrokerNode
 
-NO_LEADER = -1
 LEADER_DURING_DELETION = -2
 """Told in UpdateMetadata instead of a leader: the topic is going, forget the partition."""
 NO_EPOCH = -1

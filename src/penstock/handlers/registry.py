@@ -5,10 +5,8 @@ from __future__ import annotations
 from penstock.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
 from penstock.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
 from penstock.handlers.alter_configs import handle_alter_configs, handle_incremental_alter_configs
-from penstock.handlers.alter_partition import handle_alter_partition
 from penstock.handlers.api import Api, kio_api
 from penstock.handlers.api_versions import api_versions_handler
-from penstock.handlers.controlled_shutdown import handle_controlled_shutdown
 from penstock.handlers.create_partitions import handle_create_partitions
 from penstock.handlers.create_topics import handle_create_topics
 from penstock.handlers.delete_groups import handle_delete_groups
@@ -28,7 +26,6 @@ from penstock.handlers.find_coordinator import handle_find_coordinator
 from penstock.handlers.heartbeat import handle_heartbeat
 from penstock.handlers.init_producer_id import handle_init_producer_id
 from penstock.handlers.join_group import handle_join_group
-from penstock.handlers.leader_and_isr import handle_leader_and_isr
 from penstock.handlers.leave_group import handle_leave_group
 from penstock.handlers.list_config_resources import handle_list_config_resources
 from penstock.handlers.list_groups import handle_list_groups
@@ -43,10 +40,8 @@ from penstock.handlers.offset_for_leader_epoch import handle_offset_for_leader_e
 from penstock.handlers.produce import handle_produce, produce_short
 from penstock.handlers.reassignments import handle_alter_partition_reassignments, handle_list_partition_reassignments
 from penstock.handlers.sasl import handle_sasl_authenticate, handle_sasl_handshake
-from penstock.handlers.stop_replica import handle_stop_replica
 from penstock.handlers.sync_group import handle_sync_group
 from penstock.handlers.txn_offset_commit import handle_txn_offset_commit
-from penstock.handlers.update_metadata import handle_update_metadata
 from penstock.handlers.write_txn_markers import handle_write_txn_markers
 from penstock.protocol.fetch import decode_fetch_request, encode_fetch_answer
 from penstock.protocol.produce import decode_produce_request, encode_produce_answer
@@ -55,7 +50,7 @@ from penstock.protocol.produce import decode_produce_request, encode_produce_ans
 def make_registry(*, cluster: bool = False) -> dict[int, Api]:
     """What a broker serves; calls between brokers only where there are others."""
     apis: dict[int, Api] = {}
-    listed = (
+    listed: tuple[Api, ...] = (
         Api(
             0,
             "Produce",
@@ -112,14 +107,13 @@ def make_registry(*, cluster: bool = False) -> dict[int, Api]:
         kio_api(65, "DescribeTransactions", 0, 0, 0, handle_describe_transactions),
         kio_api(66, "ListTransactions", 0, 2, 0, handle_list_transactions),
     )
-    between_brokers = (
-        kio_api(4, "LeaderAndIsr", 7, 7, 4, handle_leader_and_isr),
-        kio_api(5, "StopReplica", 4, 4, 2, handle_stop_replica),
-        kio_api(6, "UpdateMetadata", 8, 8, 6, handle_update_metadata),
-        kio_api(7, "ControlledShutdown", 3, 3, 3, handle_controlled_shutdown),
-        kio_api(56, "AlterPartition", 3, 3, 0, handle_alter_partition),
-    )
-    for api in (*listed, *between_brokers) if cluster else listed:
+    if cluster:
+        from penstock.handlers.between_brokers import (
+            BETWEEN_BROKERS,  # a broker alone starts without the cluster's code
+        )
+
+        listed = (*listed, *BETWEEN_BROKERS)
+    for api in listed:
         assert api.key not in apis, f"{api.name} is listed twice"
         apis[api.key] = api
     return apis

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.base.clock import Clock
 from penstock.base.config import ConfigKey
 from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
-from penstock.controller.peer_requests import ControlledShutdown, IsrChanged, IsrRequest
 from penstock.drivers.appends import HeavyAppends
 from penstock.drivers.delayed import Delayed
 from penstock.drivers.flushes import Flushes
 from penstock.drivers.groups import GroupDriver
-from penstock.drivers.isr import IsrDriver
 from penstock.drivers.markers import MarkerWriter
 from penstock.drivers.moves import Moves
 from penstock.drivers.producer_ids import ProducerIds
-from penstock.drivers.replicas import Replicas
 from penstock.drivers.topics import TopicDriver
 from penstock.drivers.transactions import TransactionDriver
 from penstock.handlers.authoriser import Authoriser
 from penstock.metadata.image import Image
-from penstock.peers.transactions import CoordinatorQuestions
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.replication.partitions import Partitions
 from penstock.storage.log_directories import LogDirectories
+
+if TYPE_CHECKING:  # the cluster's code, which a broker alone starts without
+    from penstock.controller.peer_requests import ControlledShutdown, IsrChanged, IsrRequest
+    from penstock.drivers.isr import IsrDriver
+    from penstock.drivers.replicas import Replicas
+    from penstock.peers.transactions import CoordinatorQuestions
 
 
 class HandlerSettings(Protocol):

@@ -41,6 +41,8 @@ PERMANENT = (
 )
 """Nodes that are there before anything else is."""
 
+NO_LEADER = -1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:

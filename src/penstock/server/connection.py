@@ -91,6 +91,8 @@ class Connection(asyncio.Protocol):
         self._backlog: deque[bytes | bytearray] = deque()
         self._paused_writing = False
         self._paused_reading = False
+        self._bytes_in_turn = 0
+        """Since reading last paused for the others: the loop would read eight megabytes of one client before it turns."""
         self._closing = False
         self.active = True
         """Whether bytes came since somebody last set this to False: what an idle connection is told by."""
@@ -112,6 +114,10 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.active = True
+        self._bytes_in_turn += len(data)
+        if self._bytes_in_turn >= READ_BYTES_MAX:
+            self._pause_reading()
+            self._flush_soon(self)
         try:
             frames = self._framing.feed(data)
         except FrameLimitError as error:
@@ -137,11 +143,14 @@ class Connection(asyncio.Protocol):
                 break
 
     def flush(self) -> None:
-        """Sends the answers that are ready. Called once in a turn of the loop, after every request of the turn."""
+        """Sends the answers that are ready. Called at the end of a turn of the loop, after every request of the turn."""
         ready = self._ready
         if ready:
             self._ready = []
             self._transport.write(ready[0] if len(ready) == 1 else b"".join(ready))
+        if self._bytes_in_turn >= READ_BYTES_MAX:
+            self._bytes_in_turn = 0
+            self._work_off_backlog()
 
     def pause_writing(self) -> None:
         self._paused_writing = True
