@@ -183,6 +183,21 @@ def test_a_client_that_does_not_read_is_not_served_on() -> None:
     assert transport.reading
 
 
+def test_a_client_that_sends_without_pause_lets_the_others_have_their_turn() -> None:
+    made, transport = connect(echo)
+    packet = frame(bytes(900)) * 100
+    packets = 0
+    while transport.reading:
+        made.data_received(packet)
+        packets += 1
+    assert packets == -(-READ_BYTES_MAX // len(packet))
+    assert transport.written == [], "all of it is one turn"
+    assert transport.sent == bytes(900) * 100 * packets
+    assert transport.reading, "the next turn is its own again"
+    made.data_received(packet)
+    assert transport.reading
+
+
 def test_a_slice_is_read_a_megabyte_at_a_time_as_the_socket_drains() -> None:
     file = FakeFile(b"x" * (2 * READ_BYTES_MAX + 10))
     made, transport = connect(lambda payload, _: [b"head", FileSlice(file, 0, len(file.data)), b"tail"])
