@@ -30,7 +30,7 @@ from penstock.storage.leader_epochs import LeaderEpochs
 from penstock.storage.log import Log
 from penstock.storage.offset_index import OffsetIndex
 from penstock.storage.partition_log import PartitionLog
-from penstock.storage.producer_replay import replay, restore_snapshot
+from penstock.storage.producer_replay import recall, replay, restore_snapshot
 from penstock.storage.producer_snapshot import Snapshots
 from penstock.storage.producer_state import Producers
 from penstock.storage.recovery import SegmentReport, recover_segment
@@ -411,6 +411,7 @@ def _load_producers(
     recovered_from = reports[0].base_offset if reports else end_offset
     start_offset = restore_snapshot(producers, snapshots, recovered_from)
     start_offset = max(start_offset, log_start_offset)
+    recall(producers, log, start_offset)
     for segment in log.from_offset(start_offset):
         if segment.base_offset < recovered_from:
             with suppress(CorruptFileError):  # its readers will be told; the log opens

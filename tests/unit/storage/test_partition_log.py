@@ -33,6 +33,7 @@ from penstock.base.errors import (
     TransactionCoordinatorFencedError,
 )
 from penstock.records.batch import scan
+from penstock.storage import producer_replay
 from penstock.storage.answers import Bound
 from penstock.storage.partition_log import PartitionLog
 from penstock.storage.producer_state import Origin
@@ -263,6 +264,65 @@ def test_a_duplicate_is_recognised_after_a_crash_too() -> None:
         assert (again.duplicate, again.base_offset) == (True, number)
     with pytest.raises(OutOfOrderSequenceError):
         log.append_as_leader(produced(producer_id=7, sequence=2), leader_epoch=0)
+
+
+def remembered(log: PartitionLog) -> dict[int, list[tuple[int, int]]]:
+    """Of each producer the sequences and offsets of the batches that it may send again."""
+    return {
+        one.producer_id: [(batch.base_sequence, batch.base_offset) for batch in one.batches]
+        for one in log.producers.values()
+    }
+
+
+@pytest.mark.parametrize("segment_bytes", [200, 450, 700, 10_000])
+@pytest.mark.parametrize("index_interval_bytes", [1, 100, 10_000])
+@pytest.mark.parametrize("small_bytes", [0, 64 * 1024])
+def test_what_a_snapshot_leaves_out_is_found_in_the_log(
+    segment_bytes: int, index_interval_bytes: int, small_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer_replay, "_SMALL_BYTES", small_bytes)
+    # It keeps one batch of each producer. librdkafka sends up to five again, the oldest first, and gives up when one is refused.
+    files = new_disk()
+    config = small_config(segment_bytes=segment_bytes, index_interval_bytes=index_interval_bytes)
+    log, _ = open_log(files, config=config)
+    sequences = dict.fromkeys((7, 8, 9), 0)
+    for number in range(60):
+        producer_id = 9 if number == 30 else 7 if number % 5 else 8
+        if number == 35:
+            put(log, producer_id=8, epoch=1)
+            sequences[8] = 1
+        put(log, 2, producer_id=producer_id, sequence=sequences[producer_id], epoch=int(producer_id == 8 and number > 34))
+        sequences[producer_id] += 2
+        if number % 3 == 0:
+            put_in_transaction(log, 10, number // 3)
+    before, end_offset = remembered(log), log.end_offset
+    assert {producer_id: len(batches) for producer_id, batches in before.items()} == {7: 5, 8: 5, 9: 1, 10: 5}
+    log.close()
+    log, _ = open_log(files, clean=True, config=config)
+    assert remembered(log) == before, "after a clean end"
+    put(log)
+    log.truncate(end_offset)
+    assert remembered(log) == before, "after it was cut"
+    log.abandon()
+    log, _ = open_log(files, recovery_point=end_offset, config=config)
+    assert remembered(log) == before, "after a crash"
+
+
+def test_no_more_than_a_thousand_batches_are_looked_at_for_what_a_snapshot_leaves_out() -> None:
+    files = new_disk()
+    config = small_config(segment_bytes=10_000_000)
+    log, _ = open_log(files, config=config)
+    for number in range(3):
+        put(log, producer_id=7, sequence=number)
+    for _ in range(500):
+        put(log)
+    for number in range(3):
+        put(log, producer_id=8, sequence=number)
+    for _ in range(495):
+        put(log)
+    log.close()
+    log, _ = open_log(files, clean=True, config=config)
+    assert remembered(log) == {7: [(1, 1), (2, 2)], 8: [(0, 503), (1, 504), (2, 505)]}
 
 
 def test_a_refused_append_leaves_the_producers_as_they_were() -> None:
