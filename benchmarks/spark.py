@@ -3,6 +3,7 @@
     make bench-spark                        everything, about fifteen minutes
     make bench-spark ARGS="scan slice"      some of it
     make bench-spark ARGS=--small           with a tenth of the records, to try it out: its ratios mean little
+    make bench-spark ARGS=--write           everything, and the table into docs/benchmarks.md
 
 Queries take turns, each is warm before it is measured, and the median of the rounds counts. Every query's count of rows is checked.
 """
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -31,7 +33,7 @@ from tools.java import ensure_java_home
 
 from benchmarks.peers import Penstock, bootstrap, cpu, requests_of
 from benchmarks.spark_latency import Latency
-from benchmarks.table import Figure, chosen, header, table
+from benchmarks.table import Figure, chosen, header, table, write_section
 from penstock.base.ids import TopicPartition
 from penstock.client.cluster import Cluster
 from penstock.client.config import client_config as penstock_config
@@ -53,6 +55,7 @@ ROUNDS = 3
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 SPAN = timedelta(seconds=10_000)
 """The records' own times lie this far apart, from the first to the last, whatever their number."""
+DOCUMENT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 OFFICIAL, OURS = "kafka", "penstock"
 PLANNING = {"ApiVersions", "Metadata", "ListOffsets", "DescribeLogDirs", "DescribeCluster"}
 
@@ -178,8 +181,8 @@ def time_slice(bench: Bench) -> None:
     }
     frames: dict[str, MakeFrame] = {
         "official": lambda: bench.frame(OFFICIAL).where(condition),
-        "wire": lambda: bench.frame(OURS, mode="wire").where(condition),
-        "segments": lambda: bench.frame(OURS, mode="segments").where(condition),
+        "wire": lambda: bench.frame(OURS, mode="wire", pushDown="true").where(condition),
+        "segments": lambda: bench.frame(OURS, mode="segments", pushDown="true").where(condition),
         "official, options": partial(bench.frame, OFFICIAL, **times),
         "wire, options": partial(bench.frame, OURS, mode="wire", **times),
         "segments, options": partial(bench.frame, OURS, mode="segments", **times),
@@ -304,8 +307,12 @@ def run_all(names: Sequence[str], folder: Path, jars: Iterable[Path], records: i
 
 
 def main(arguments: list[str]) -> int:
-    small = "--small" in arguments
-    names = chosen(BENCHES, [name for name in arguments if name != "--small"])
+    small, write = "--small" in arguments, "--write" in arguments
+    named = [name for name in arguments if name not in ("--small", "--write")]
+    if write and (small or named):
+        print("--write is for everything: leave --small and the names of benches out", file=sys.stderr)
+        return 2
+    names = chosen(BENCHES, named)
     jars = spark_connector_jars()
     if not jars:
         print("Spark's own connector is missing: `make judges` fetches it", file=sys.stderr)
@@ -313,7 +320,11 @@ def main(arguments: list[str]) -> int:
     records = SMALL_RECORDS if small else RECORDS
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         figures = run_all(names, Path(folder), jars, records)
-    print(f"# {header()}, {records:,} records of {RECORD_BYTES} B\n\n{table(figures, 'Spark connector')}")
+    shown = table(figures, "Spark's connector")
+    print(f"# {header()}, {records:,} records of {RECORD_BYTES} B\n\n{shown}")
+    if write:
+        run_with = f"pyspark {version('pyspark')} (local[2]), {records:,} records of {RECORD_BYTES} B in {PARTITIONS} partitions"
+        write_section(DOCUMENT, "Topics in Spark", f"`make bench-spark`, {header()}, {run_with}.\n\n{shown}")
     return 0
 
 

@@ -66,6 +66,18 @@ def table(figures: Sequence[Figure], yardstick: str) -> str:
     return "\n".join(lines)
 
 
+def write_section(document: Path, title: str, said: str) -> None:
+    """Puts `said`, which ends with a table, at the head of a section; what stands below the section's table remains."""
+    before, _heading, after = document.read_text(encoding="utf-8").partition(f"## {title}\n")
+    section, next_heading, others = after.partition("\n## ")
+    lines = section.splitlines()
+    rows = [number for number, line in enumerate(lines) if line.startswith("|")]
+    remarks = "\n".join(lines[rows[-1] + 1 :]).strip() if rows else section.strip()
+    parts = [f"{before.rstrip()}\n\n## {title}", said, *([remarks] if remarks else [])]
+    content = "\n\n".join(parts) + "\n" + next_heading + others
+    document.write_text(content, encoding="utf-8")
+
+
 def picture(figures: Sequence[Figure], title: str, target: Path) -> None:
     """Bars of how much better than the yardstick each figure is; 1 is as good, whichever way the figure counts."""
     row, left, width = 22, 430, 320

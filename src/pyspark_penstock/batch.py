@@ -1,8 +1,15 @@
-"""Batch queries: a plan made once on the driver, ranges read by tasks."""
+"""Batch queries: a plan made once on the driver, ranges read by tasks.
+
+Spark keeps one plan for each `load()`: the first query over it makes the plan, and later ones read the same ranges. With its
+push-down on, every query that has conditions makes a new one, which then holds for all that is made of that `load()`:
+for the other side of a join as well, and for a later query without conditions (SPARK-51575; nothing tells a source
+which of them it reads for). A plan that conditions narrowed would be a wrong one there, so that happens only where the option
+pushDown promises that there is no other use.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -43,8 +50,8 @@ class BatchReader(DataSourceReader):
         self._wanted = EVERYTHING
 
     @property
-    def pushFilters(self) -> _PushFilters:
-        return _PushFilters(self)
+    def pushFilters(self) -> Callable[[list[Filter]], Iterable[Filter]]:
+        return _PushFilters(self) if self._options.takes_conditions else super().pushFilters
 
     def narrow(self, filters: Sequence[Filter]) -> None:
         self._wanted = wanted_by(filters)

@@ -35,6 +35,7 @@ NAMES = (
     "path",
     "view",
     "columns",
+    "pushDown",
     "includeHeaders",
     "failOnDataLoss",
     "startingOffsets",
@@ -77,6 +78,7 @@ _MIN_OFFSETS = integer("minOffsetsPerTrigger", 0, "Wait for so many offsets …"
 _UNMATCHED = text("startingOffsetsByTimestampStrategy", "error", "Where no record is as young as asked for.", choices=("error", "latest"))  # fmt: skip
 ISOLATION_LEVEL = KEYS["isolation.level"]
 _VIEW = text("view", "latest", "What is made of the records.", choices=("latest",))
+_PUSH_DOWN = boolean("pushDown", False, "Conditions of `where` narrow what is read; for a DataFrame of one query.")
 _MODE = text("mode", "auto", "The way to the records.", choices=MODES)
 
 
@@ -142,6 +144,8 @@ class BatchOptions:
     end: Bound
     is_view: bool = False
     """The latest record of each key instead of all of them."""
+    takes_conditions: bool = False
+    """Conditions narrow the plan. Spark keeps the last plan of a DataFrame for all that is made of it: see `batch`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +207,8 @@ def read_batch_options(options: Mapping[str, str]) -> BatchOptions:
         _refuse(
             end, LOG_END, "endingOffsets", "log_end", "the brokers say where a log ends; it is for a path without them"
         )
-    return BatchOptions(common=common, start=start, end=end, is_view=_is_view(given))
+    takes_conditions = given_value(_PUSH_DOWN, given)
+    return BatchOptions(common=common, start=start, end=end, is_view=_is_view(given), takes_conditions=takes_conditions)
 
 
 def read_stream_options(options: Mapping[str, str]) -> StreamOptions:
@@ -211,6 +216,8 @@ def read_stream_options(options: Mapping[str, str]) -> StreamOptions:
     common = read_common(options)
     if "view" in given:
         raise ConfigError("view is for batch queries: a stream gives every record as it comes")
+    if given_value(_PUSH_DOWN, given):
+        raise ConfigError("pushDown is for batch queries: Spark hands a stream no conditions")
     if common.client is None:
         raise ConfigError("a stream needs the option kafka.bootstrap.servers: files alone do not say what is new")
     for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):

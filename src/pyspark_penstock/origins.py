@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 from penstock.base.ids import TopicPartition
 from penstock.client.cluster import Cluster
-from penstock.client.errors import ClientError
+from penstock.client.errors import AnswerError, ClientError
 from penstock.client.log_directories import leader_directories
 from pyspark_penstock.options import CommonOptions
 from pyspark_penstock.ranges import Origin
@@ -16,7 +16,10 @@ log = logging.getLogger(__name__)
 
 
 class Origins:
-    """Remembers answers: leaders and their directories change seldom, and a task that finds nothing there goes by wire."""
+    """Remembers answers as long as the leader is the same: directories change seldom, and a task that finds nothing goes by wire.
+
+    A former leader's directory may be at hand still, with records behind its last high watermark that nobody else has.
+    """
 
     def __init__(self, options: CommonOptions) -> None:
         self._options = options
@@ -24,9 +27,15 @@ class Origins:
         self._gave_up = False
 
     def find(self, cluster: Cluster, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Origin]:
-        """None of them under mode=wire. Under mode=segments an error where the leaders do not tell."""
+        """None of them under mode=wire. Under mode=segments an error where the leaders do not tell.
+
+        The caller has just asked for the topics' metadata: leaders are those.
+        """
         if self._options.mode == "wire":
             return {}
+        for partition in partitions:
+            if partition in self._known and not self._still_leads(cluster, partition):
+                del self._known[partition]
         unknown = [] if self._gave_up else [partition for partition in partitions if partition not in self._known]
         if unknown:
             try:
@@ -37,6 +46,12 @@ class Origins:
                 log.warning("records are read over the wire: %s", error)
                 self._gave_up = True
         return self._known
+
+    def _still_leads(self, cluster: Cluster, partition: TopicPartition) -> bool:
+        try:
+            return cluster.leader(partition).node == self._known[partition].node_id
+        except AnswerError:
+            return False
 
     def _ask(self, cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Origin]:
         cluster_id = cluster.metadata(()).cluster_id

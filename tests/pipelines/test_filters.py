@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -75,7 +75,7 @@ def topic(penstock_server: str) -> str:
 
 
 def planned(server: str, topic: str, filters: Sequence[Filter], **options: str) -> tuple[BatchReader, list[TopicRange]]:
-    given = {"kafka.bootstrap.servers": server, "subscribe": topic, **options}
+    given = {"kafka.bootstrap.servers": server, "subscribe": topic, "pushDown": "true", **options}
     reader = BatchReader(read_batch_options(given))
     assert list(reader.pushFilters(list(filters))) == list(filters), "Spark evaluates them all again"
     return reader, [one for one in reader.partitions() if isinstance(one, TopicRange) and one.size > 0]
@@ -149,24 +149,41 @@ def read(server: str, topic: str, filters: Sequence[Filter], mode: str, **option
     return table_rows(pa.Table.from_batches(batches)) if batches else []
 
 
-@pytest.mark.parametrize("is_on", ["true", "false"])
-def test_spark_gives_the_same_rows_with_push_down_on_and_off(
-    spark: SparkSession, penstock_server: str, topic: str, is_on: str
-) -> None:
-    setting = "spark.sql.python.filterPushdown.enabled"
-    before = spark.conf.get(setting)
+@pytest.fixture(params=["true", "false"])
+def setting(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
+    """Spark's own push-down, on and off."""
+    name, value = "spark.sql.python.filterPushdown.enabled", str(request.param)
+    before = spark.conf.get(name)
     assert before is not None
-    spark.conf.set(setting, is_on)
-    try:
-        condition = (
-            (F.col("timestamp") >= T0 + timedelta(seconds=200)) & (F.col("offset") < 215) & (F.col("partition") == 0)
-        )
-        found = rows(load(spark, penstock_server, subscribe=topic).where(condition))
-        tasks = load(spark, penstock_server, subscribe=topic).where(condition).rdd.getNumPartitions()
-    finally:
-        spark.conf.set(setting, before)
-    assert [row.offset for row in found] == [n for n in range(200, 215) if n % 10 != 9]
-    assert tasks == (1 if is_on == "true" else 2)
+    spark.conf.set(name, value)
+    yield value
+    spark.conf.set(name, before)
+
+
+def test_spark_gives_the_same_rows_with_push_down_on_and_off(
+    spark: SparkSession, penstock_server: str, topic: str, setting: str
+) -> None:
+    condition = (
+        (F.col("timestamp") >= T0 + timedelta(seconds=200)) & (F.col("offset") < 215) & (F.col("partition") == 0)
+    )
+    tasks = {}
+    for push_down in ("true", "false"):
+        frame = load(spark, penstock_server, subscribe=topic, pushDown=push_down).where(condition)
+        assert [row.offset for row in rows(frame)] == [n for n in range(200, 215) if n % 10 != 9]
+        tasks[push_down] = frame.rdd.getNumPartitions()
+    assert tasks == {"true": 1 if setting == "true" else 2, "false": 2}
+
+
+def test_conditions_of_one_use_of_a_frame_take_nothing_from_another(
+    spark: SparkSession, penstock_server: str, topic: str, setting: str
+) -> None:
+    """Spark has one plan for all that is made of a `load()`."""
+    frame = load(spark, penstock_server, subscribe=topic)
+    first, second = frame.where("partition = 0"), frame.where("partition = 1 and offset < 10")
+    assert first.count() == 300
+    assert frame.count() == 600
+    assert first.union(second).count() == 310
+    assert frame.join(second, ["partition", "offset"], "left_anti").count() == 590
 
 
 # ---- the latest record of each key
@@ -248,6 +265,7 @@ def test_views_that_cannot_be_are_refused(options: dict[str, str], sentence: str
         read_batch_options({"kafka.bootstrap.servers": "h:1", "subscribe": "t", **options})
 
 
-def test_a_stream_has_no_view() -> None:
-    with pytest.raises(ConfigError, match="view is for batch queries"):
-        read_stream_options({"kafka.bootstrap.servers": "h:1", "subscribe": "t", "view": "latest"})
+@pytest.mark.parametrize("options", [{"view": "latest"}, {"pushDown": "true"}])
+def test_a_stream_has_neither_view_nor_push_down(options: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=f"{min(options)} is for batch queries"):
+        read_stream_options({"kafka.bootstrap.servers": "h:1", "subscribe": "t", **options})

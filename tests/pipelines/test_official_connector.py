@@ -128,7 +128,8 @@ def test_the_same_conditions_give_the_same_rows(
     theirs = rows(load(spark, server, OFFICIAL, subscribe=topic).where(condition))
     assert theirs
     for mode in WAYS:
-        assert rows(load(spark, server, subscribe=topic, mode=mode).where(condition)) == theirs
+        ours = load(spark, server, subscribe=topic, mode=mode, pushDown="true").where(condition)
+        assert rows(ours) == theirs
 
 
 def test_a_checkpoint_made_by_the_official_connector_is_continued_by_ours(

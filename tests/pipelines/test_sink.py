@@ -14,11 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from penstock.base.errors import ConfigError
+from penstock.base.ids import TopicPartition
 from penstock.client import producer as transactions
 from penstock.client.admin import ResourceKind, alter_configs
 from penstock.client.cluster import Cluster
 from penstock.client.config import client_config
 from penstock.client.errors import AnswerError
+from penstock.client.offsets import LATEST, list_offsets
 from penstock.client.partitioner import partition_of
 from penstock.records.batch import scan
 from penstock.testing import Broker
@@ -159,6 +161,20 @@ def test_nothing_is_seen_before_the_driver_commits_and_nothing_after_it_aborts(s
     task.commit([again])
     assert is_decided(server, topic), "whoever reads now sees what was written"
     assert [row.value for row in committed(server, topic)] == [b"3"]
+
+
+def test_whoever_reads_after_a_commit_has_its_rows(kafka_server: str) -> None:
+    """Kafka answers EndTxn before the markers stand in the logs. Many partitions and turns: without the waiting, one is caught."""
+    partitions = 100
+    topic = new_topic(kafka_server, partitions)
+    with Cluster(client_config({"bootstrap.servers": kafka_server})) as cluster:
+        ends = {TopicPartition(topic, number): LATEST for number in range(partitions)}
+        for _turn in range(5):
+            task = writer(kafka_server, "value binary, partition int", topic=topic, delivery="exactly_once")
+            rows = batch(value=[b"row"] * partitions, partition=list(range(partitions)))
+            task.commit([task.write(iter([rows]))])
+            stable = list_offsets(cluster, ends, read_committed=True)
+            assert stable == list_offsets(cluster, ends)
 
 
 def test_a_second_attempt_shuts_the_first_one_out(server: str) -> None:

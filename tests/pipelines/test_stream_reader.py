@@ -15,9 +15,9 @@ from penstock.client.offsets import EARLIEST, LATEST
 from penstock.protocol.schemas import codec
 from pyspark_penstock.options import read_stream_options
 from pyspark_penstock.planning import DataLossError
-from pyspark_penstock.ranges import TopicRange
+from pyspark_penstock.ranges import Origin, TopicRange
 from pyspark_penstock.stream import WAIT_MS, StreamReader
-from tests.unit.client.scripted_broker import LIST_OFFSETS, ScriptedBroker, still_time
+from tests.unit.client.scripted_broker import DESCRIBE_LOG_DIRS, LIST_OFFSETS, ScriptedBroker, still_time
 
 ALL = ReadAllAvailable()
 
@@ -62,6 +62,24 @@ class World:
         )
         topics = (shape.topics.make(name="t", partitions=partitions),)
         return shape.make(throttle_time=timedelta(), topics=topics)
+
+    def tell_directories(self) -> None:
+        """Each leader has one of its own."""
+        self.broker.highest[DESCRIBE_LOG_DIRS] = 4
+        self.broker.handlers[DESCRIBE_LOG_DIRS] = self._describe_log_dirs
+
+    def _describe_log_dirs(self, version: int, request: Any) -> Any:
+        shape = codec(DESCRIBE_LOG_DIRS, version).response
+        partitions = tuple(
+            shape.results.topics.partitions.make(
+                partition_index=number, partition_size=0, offset_lag=0, is_future_key=False
+            )
+            for number in request.topics[0].partitions
+        )
+        topics = (shape.results.topics.make(name="t", partitions=partitions),)
+        directory = f"/logs/{self.broker.leader}"
+        result = shape.results.make(error_code=ErrorCode.none, log_dir=directory, topics=topics)
+        return shape.make(throttle_time=timedelta(), error_code=ErrorCode.none, results=(result,))
 
 
 @pytest.fixture
@@ -148,6 +166,24 @@ def test_a_new_partition_is_read_from_its_beginning(world: World) -> None:
     end = reader.latestOffset({"t": {"0": 5}}, ALL)
     assert end == {"t": {"0": 5, "1": 3}}
     assert spans(reader, {"t": {"0": 5}}, end) == [(1, 0, 3)]
+
+
+def test_a_new_leader_is_asked_for_its_own_directory(world: World) -> None:
+    """The old one's may be there still, with records that were never agreed on."""
+    world.set([5])
+    world.tell_directories()
+    reader, asked = world.reader(), world.broker.requests[DESCRIBE_LOG_DIRS]
+
+    def origin() -> Origin | None:
+        (planned,) = reader.partitions({"t": {"0": 0}}, {"t": {"0": 5}})
+        assert isinstance(planned, TopicRange)
+        return planned.origin
+
+    assert origin() == origin() == Origin("/logs/0", "scripted", 0)
+    assert len(asked) == 1, "it is remembered"
+    world.broker.brokers[1], world.broker.leader = world.broker.address, 1
+    assert origin() == Origin("/logs/1", "scripted", 1)
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize(

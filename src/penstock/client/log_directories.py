@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from penstock.base.ids import TopicPartition
 from penstock.client.cluster import Cluster
 from penstock.client.coordinators import again
-from penstock.client.errors import AnswerError
+from penstock.client.errors import AnswerError, UnreachableError
 from penstock.client.messages import call_codec
 
 KEY = 35
@@ -29,7 +29,12 @@ def leader_directories(cluster: Cluster, partitions: Iterable[TopicPartition]) -
             by_node.setdefault(cluster.leader(partition).node, []).append(partition)
         found: dict[TopicPartition, LeaderDirectory] = {}
         for node, led in by_node.items():
-            found |= _ask(cluster, node, led)
+            try:
+                found |= _ask(cluster, node, led)
+            except UnreachableError:
+                for topic in {partition.topic for partition in led}:
+                    cluster.forget(topic)
+                raise
         return found
 
     wanted = list(partitions)

@@ -32,9 +32,9 @@ from penstock.protocol.produce import decode_produce_request, encode_produce_ans
 from penstock.protocol.schemas import codec
 
 TOPIC_ID = uuid.UUID(int=7)
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS = 0, 1, 2, 3, 18
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, DESCRIBE_LOG_DIRS = 0, 1, 2, 3, 18, 35
 HIGHEST = {PRODUCE: 13, FETCH: 18, LIST_OFFSETS: 11, METADATA: 13, API_VERSIONS: 4}
-FLEXIBLE_FROM = {PRODUCE: 9, FETCH: 12, LIST_OFFSETS: 6, METADATA: 9, API_VERSIONS: 3}
+FLEXIBLE_FROM = {PRODUCE: 9, FETCH: 12, LIST_OFFSETS: 6, METADATA: 9, API_VERSIONS: 3, DESCRIBE_LOG_DIRS: 2}
 
 Handler = Callable[[int, Any], Any]
 """`(version, request) -> answer`; None closes the connection, bytes are sent as they are."""
