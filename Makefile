@@ -100,6 +100,10 @@ bench: install judges ## one broker beside Apache Kafka, as ratios
 bench-transactions: install judges ## transactions beside Apache Kafka, as ratios
 	@$(PY) -m benchmarks.transactions $(ARGS)
 
+.PHONY: bench-cluster
+bench-cluster: install judges ## three brokers beside three of Apache Kafka, as ratios
+	@$(PY) -m benchmarks.cluster $(ARGS)
+
 .PHONY: bench-spark
 bench-spark: install judges ## topics in Spark beside Spark's own connector, as ratios
 	@$(PY) -m benchmarks.spark $(ARGS)

@@ -48,12 +48,20 @@ class Peer(Protocol):
 
 
 def cpu(peer: Peer) -> Cpu:
-    fields = Path(f"/proc/{peer.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return cpu_of(peer.pid)
+
+
+def cpu_of(pid: int) -> Cpu:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return Cpu(int(fields[11]) / _TICKS, int(fields[12]) / _TICKS)
 
 
 def resident_mb(peer: Peer) -> float:
-    found = re.search(r"^VmRSS:\s+(\d+) kB$", Path(f"/proc/{peer.pid}/status").read_text(), re.MULTILINE)
+    return resident_mb_of(peer.pid)
+
+
+def resident_mb_of(pid: int) -> float:
+    found = re.search(r"^VmRSS:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     assert found is not None
     return int(found[1]) / 1024
 

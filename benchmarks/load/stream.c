@@ -1,10 +1,10 @@
 /* Throughput and latency through librdkafka, whose cost per record is small enough not to be what is measured.
  *
- *   stream produce BROKERS TOPIC RECORDS RECORD_BYTES CODEC ACKS
+ *   stream produce BROKERS TOPIC RECORDS RECORD_BYTES CODEC ACKS [PARTITIONS]
  *   stream consume BROKERS TOPIC RECORDS
  *   stream latency BROKERS TOPIC RECORDS_PER_SECOND SECONDS ACKS
  *
- * Partition 0 of the topic. Prints one line of JSON; anything that is not acknowledged or not read is a failure.
+ * Partition 0 of the topic, or the first PARTITIONS in turn. Prints one line of JSON; anything that is not acknowledged or not read is a failure.
  */
 #define _GNU_SOURCE
 #include <librdkafka/rdkafka.h>
@@ -90,7 +90,7 @@ static char *payload(size_t bytes) {
     return out;
 }
 
-static int produce(char **argv) {
+static int produce(char **argv, long partitions) {
     long records = atol(argv[4]);
     size_t bytes = (size_t)atol(argv[5]);
     rd_kafka_t *rk = producer(argv[2], argv[6], argv[7], "5");
@@ -98,7 +98,8 @@ static int produce(char **argv) {
     char *pool = payload(bytes + 4096);
     double start = now();
     for (long n = 0; n < records; n++) {
-        while (rd_kafka_produce(topic, 0, RD_KAFKA_MSG_F_COPY, pool + n % 4096, bytes, NULL, 0, NULL)) {
+        while (rd_kafka_produce(topic, (int32_t)(n % partitions), RD_KAFKA_MSG_F_COPY, pool + n % 4096, bytes, NULL, 0,
+                                NULL)) {
             if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL) die(rd_kafka_err2str(rd_kafka_last_error()));
             rd_kafka_poll(rk, 10);
         }
@@ -200,7 +201,7 @@ static int latency(char **argv) {
 }
 
 int main(int argc, char **argv) {
-    if (argc == 8 && !strcmp(argv[1], "produce")) return produce(argv);
+    if ((argc == 8 || argc == 9) && !strcmp(argv[1], "produce")) return produce(argv, argc == 9 ? atol(argv[8]) : 1);
     if (argc == 5 && !strcmp(argv[1], "consume")) return consume(argv);
     if (argc == 7 && !strcmp(argv[1], "latency")) return latency(argv);
     fprintf(stderr, "usage: stream produce|consume|latency BROKERS TOPIC ...\n");

@@ -1,6 +1,7 @@
 """Apache Kafka from its jars: its tools as functions, and a broker that starts, dies and starts again.
 
-4.3 runs as one KRaft node, 3.9 with a ZooKeeper beside it. A broker owns a data directory:
+4.3 runs as one KRaft node, 3.9 with a ZooKeeper beside it, or as a member of a cluster where `zookeeper_connect` names
+one. A broker owns a data directory:
 
     data_dir/logs               `log.dirs`; with KRaft its metadata log too, where Kafka puts it by default
     data_dir/zookeeper          only 3.9
@@ -209,6 +210,11 @@ class KafkaBroker:
         self._zookeeper: Child | None = None
 
     @property
+    def _is_member(self) -> bool:
+        """Of a cluster, whose ZooKeeper somebody else runs."""
+        return "zookeeper.connect" in self._properties
+
+    @property
     def bootstrap_servers(self) -> str:
         return f"127.0.0.1:{self.port}"
 
@@ -226,7 +232,7 @@ class KafkaBroker:
         """Starts, and returns when the broker answers and leads every partition that it has on disk."""
         assert self._broker is None
         self.log_dir.mkdir(parents=True, exist_ok=True)
-        if self.version == "3.9":
+        if self.version == "3.9" and not self._is_member:
             self._start_zookeeper()
         config = self._write_config()
         if self.version == "4.3" and not (self.log_dir / "meta.properties").exists():
@@ -285,7 +291,7 @@ class KafkaBroker:
         assert self._broker is not None
         self._broker.check_alive()
         led = led_partitions(self.port)
-        return led is not None and led >= set(partitions_on_disk(self.log_dir))
+        return led is not None and (self._is_member or led >= set(partitions_on_disk(self.log_dir)))
 
     def _write_config(self) -> Path:
         properties: dict[str, str | int] = {**_SMALL, "log.dirs": str(self.log_dir)}
