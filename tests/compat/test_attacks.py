@@ -3,6 +3,8 @@ request refused, the broker's memory does not grow with what is claimed, and its
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
 import struct
 from collections.abc import Iterator
@@ -52,6 +54,15 @@ def _resident_bytes(pid: int) -> int:
         return 0
     (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmRSS:"))
     return int(line.split()[1]) * 1024
+
+
+def _open_sockets(pid: int) -> int:
+    """As the system counts them; 0 where it does not tell."""
+    found = 0
+    for entry in Path(f"/proc/{pid}/fd").glob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            found += os.readlink(entry).startswith("socket:")
+    return found
 
 
 def connect(broker: ServedBroker) -> socket.socket:
@@ -139,7 +150,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(broker: Ser
 
 
 def test_senders_that_never_finish_and_readers_that_never_read_are_shown_out(broker: ServedBroker) -> None:
-    before = _resident_bytes(broker.pid)
+    before, sockets_before = _resident_bytes(broker.pid), _open_sockets(broker.pid)
     slow = [connect(broker) for _ in range(50)]
     for attacker in slow:
         attacker.sendall(struct.pack(">i", 100_000_000) + b"\x00\x03")
@@ -163,9 +174,37 @@ def test_senders_that_never_finish_and_readers_that_never_read_are_shown_out(bro
             return not left
 
         wait_until(all_are_out, seconds=SECONDS, what="idle connections are closed")
+
+        def is_as_before() -> bool:
+            assert _is_served(neighbour)
+            return _open_sockets(broker.pid) <= sockets_before + 1  # the neighbour's
+
+        wait_until(is_as_before, seconds=SECONDS, what="the broker let go of who does not read")
     for attacker in (*slow, deaf):
         attacker.close()
     assert _resident_bytes(broker.pid) - before < GROWTH_BYTES_MAX
+
+
+@pytest.mark.usefixtures("unharmed")
+def test_short_requests_with_long_answers_that_nobody_reads(broker: ServedBroker) -> None:
+    every_key = {"resources": [{"resource_type": 4, "resource_name": "1", "configuration_keys": None}]}
+    with Wire(broker.bootstrap_servers) as wire:
+        told = wire.ask(32, 1, every_key)
+        assert told["results"][0]["error_code"] == "none"
+        assert len(str(told)) > 5000
+    body = struct.pack(">ibh", 1, 4, 1) + b"1" + struct.pack(">ib", -1, 0)
+    before = _resident_bytes(broker.pid)
+    with connect(broker) as deaf, Wire(broker.bootstrap_servers) as neighbour:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(10):
+                deaf.send(framed(header(32, 1) + body) * 5000)
+        deaf.setblocking(True)
+        assert struct.unpack(">i", deaf.recv(4, socket.MSG_WAITALL))[0] > 2000, "the request is one, its answer is long"
+        for _ in range(5):
+            assert _is_served(neighbour)
+        assert _resident_bytes(broker.pid) - before < GROWTH_BYTES_MAX
 
 
 def _is_over(attacker: socket.socket) -> bool:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.compat.differential_cases import COMPACT, DATA, EMPTY, every_case, fill, setup
+from tests.compat.group_lives import CLIENTS, LIVES, TOPIC, story
 from tests.compat.known_differences import KNOWN
 from tests.compat.random_requests import cases
 from tests.support import judges
 from tests.support.differential import Case, Pair
 from tests.support.kafka_jvm import VERSIONS, KafkaBroker
+from tests.support.processes import wait_until
 from tests.support.served_broker import ServedBroker
 from tests.support.wire import Wire
 
@@ -52,6 +55,28 @@ def test_the_same_request_gets_the_same_answer(pair: Pair) -> None:
         known for number, known in enumerate(KNOWN) if number not in result.used and known.kafka in ("", result.kafka)
     ]
     assert unused == [], "differences that are no longer there stand in the table"
+
+
+def test_groups_live_the_same_lives(pair: Pair) -> None:
+    """Every state, every answer that depends on one: dynamic and static members, clients of three generations."""
+    for wire in (pair.kafka, pair.penstock):
+        topic = {"name": TOPIC, "num_partitions": 1, "replication_factor": 1}
+        wire.ask(19, 7, {"topics": [topic], "timeout": 30_000})
+        wait_until(partial(_is_coordinated, wire), seconds=60, what="groups have a coordinator")
+    pair.learn(TOPIC)
+    for clients, versions in CLIENTS.items():
+        for life in LIVES:
+            if life == "static" and not versions.has_static:
+                continue
+            theirs, ours = (story(wire.address, life, clients) for wire in (pair.kafka, pair.penstock))
+            for expected, said in zip(theirs, ours, strict=True):
+                assert said == expected, f"{life}, {clients} clients"
+
+
+def _is_coordinated(wire: Wire) -> bool:
+    found = wire.ask(10, 2, {"key": "life", "key_type": 0})
+    listed = wire.ask(15, 5, {"groups": ["life"]})["groups"]
+    return bool(found["error_code"] == "none" and listed[0]["error_code"] == "none")
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,18 @@ def test_kafkas_own_file_starts_and_options_beat_it(tmp_path: Path) -> None:
     assert (broker.data / "t-3").is_dir()
 
 
+def test_where_it_listens_is_told_where_clients_are_told_otherwise(tmp_path: Path) -> None:
+    told = ["--set", "advertised.listeners=PLAINTEXT://127.0.0.1:9"]
+    with ServedBroker(tmp_path, options=told) as broker:
+        assert broker.bootstrap_servers == "127.0.0.1:9"
+        (address,) = re.findall(
+            r"listening at PLAINTEXT://(\S+); clients are told PLAINTEXT://127.0.0.1:9$", broker.output, re.M
+        )
+        with Wire(address) as wire:
+            (node,) = wire.ask(3, 12, {"topics": []})["brokers"]
+        assert (node["host"], node["port"]) == ("127.0.0.1", 9)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -48,10 +61,18 @@ def test_kafkas_own_file_starts_and_options_beat_it(tmp_path: Path) -> None:
             ["--set", "zookeeper.connect=127.0.0.1:1", "--set", "zookeeper.connection.timeout.ms=300"],
             "no ZooKeeper answers at 127.0.0.1:1",
         ),
-        (["--config", "nowhere.properties"], "nowhere.properties"),
+        (["--config", "nowhere.properties"], "penstock: nowhere.properties: No such file or directory"),
+        (["--set", "=x"], "write key=value"),
         (["--listen", "nonsense"], "is not a listener"),
         (["--listen", "no such host:0"], "the host cannot be found"),
         (["--set", "nonsense"], "write key=value"),
+        (["--data", ""], "--data is empty"),
+        (["--data", "/proc/version/below"], "log directory /proc/version/below cannot be made"),
+        (
+            ["--listen", "127.0.0.1:0", "--set", "metrics.listener=192.0.2.1:0"],
+            "metrics.listener=192.0.2.1:0 cannot be listened on",
+        ),
+        (["--listen", "127.0.0.1:²"], "is not a listener"),
         (["--set", "num.partitions=x"], "num.partitions"),
         (["--log-format", "xml"], "xml"),
         (["--log-level", "loud"], "loud"),

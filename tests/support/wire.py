@@ -97,6 +97,7 @@ class Wire:
 
     def __init__(self, bootstrap_servers: str) -> None:
         host, _, port = bootstrap_servers.rpartition(":")
+        self.address = bootstrap_servers
         self._address = (host, int(port))
         self._socket = socket.create_connection(self._address, timeout=ANSWER_SECONDS)
         self._versions: dict[int, range] = {}

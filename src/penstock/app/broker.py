@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import uuid
 from collections.abc import Callable, Iterable
@@ -11,12 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.app.config import BrokerConfig
-from penstock.app.listeners import ANY_INTERFACE
 from penstock.app.metrics import BrokerMetrics
 from penstock.app.progress import RecoveryProgress
 from penstock.app.registration import Registration
 from penstock.base.clock import SystemClock
-from penstock.base.errors import LogDirectoryError
+from penstock.base.errors import ConfigError, LogDirectoryError
 from penstock.base.files import SystemFiles
 from penstock.base.ids import TopicPartition, topic_id_text
 from penstock.base.jobs import ThreadJobs
@@ -53,7 +53,7 @@ from penstock.metadata.layout import BrokerNode, Endpoint
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.replication.partitions import Partitions
 from penstock.server.dispatch import Dispatch, Dispatcher
-from penstock.server.listener import Address, Server, parse_listener
+from penstock.server.listener import Address, Server, is_any_interface
 from penstock.server.metrics_page import MetricsPage
 from penstock.storage.config import LogConfig, log_config
 from penstock.storage.directory_state import DirectoryState
@@ -160,6 +160,9 @@ class Broker:
         self._watch.start()
         await self._start_metrics(services, dispatcher)
         await self._server.start()
+        for bound in self.endpoints:
+            if self.advertised(bound) != bound:
+                logger.info("listening at %s; clients are told %s", bound, self.advertised(bound))
         if self._cluster is not None:
             self._cluster.start()
 
@@ -224,11 +227,10 @@ class Broker:
         )
 
     async def _start_metrics(self, services: Services, dispatcher: Dispatcher) -> None:
-        where = self.config["metrics.listener"]
-        if not where:
+        address = self.config.metrics_address
+        if address is None:
             return
         assert self._server is not None
-        address = parse_listener(f"METRICS://{where}")
         self._metrics_page = MetricsPage(
             BrokerMetrics(
                 clock=self._clock,
@@ -239,7 +241,12 @@ class Broker:
                 watch=self._watch,
             )
         )
-        port = await self._metrics_page.start(address.host, address.port)
+        try:
+            port = await self._metrics_page.start(address.host, address.port)
+        except OSError as error:
+            where = str(address).partition("://")[2]
+            reason = error.strerror if error.errno is None else os.strerror(error.errno)
+            raise ConfigError(f"metrics.listener={where} cannot be listened on: {reason}") from None
         logger.info("metrics are at http://%s:%d/metrics", address.host or "localhost", port)
 
     def _follow(self, topics: Iterable[str]) -> None:
@@ -268,9 +275,13 @@ class Broker:
 
     @staticmethod
     def _make_parents(path: str) -> None:
-        import os
-
-        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        parent = os.path.dirname(os.path.abspath(path))
+        try:
+            os.makedirs(parent, exist_ok=True)
+        except OSError as error:
+            raise LogDirectoryError(
+                f"log directory {path} cannot be made: {error.filename}: {error.strerror}"
+            ) from None
 
     def _check_directories(self) -> None:
         for reason in self._directories.offline.values():
@@ -323,7 +334,7 @@ class Broker:
         told = self.config.advertised.get(bound.name)
         if told is not None:
             return Address(name=told.name, host=told.host, port=told.port or bound.port)
-        if bound.host in ANY_INTERFACE:
+        if is_any_interface(bound.host):
             return Address(name=bound.name, host=socket.gethostname(), port=bound.port)
         return bound
 
@@ -476,9 +487,13 @@ class Broker:
         await asyncio.sleep(0)
         await asyncio.to_thread(self._loop.close)
         await asyncio.sleep(0)
-        if self._store is not None:
-            self._store.close()
-        return self._directories.close()
+        complaints = []
+        try:
+            if self._store is not None:
+                self._store.close()
+        except OSError as error:
+            complaints.append(f"the metadata journal cannot be closed: {error}")
+        return complaints + self._directories.close()
 
     def _new_topic_id(self) -> uuid.UUID:
         return new_topic_id(self._randomness)

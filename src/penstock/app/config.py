@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from penstock.coordinator.groups import config as groups
 from penstock.coordinator.transactions import config as transactions
 from penstock.replication import config as replication
 from penstock.server import config as server
+from penstock.server.listener import Address, parse_listener
 from penstock.storage import config as storage
 
 
@@ -80,38 +82,58 @@ _NO_EFFECT = (
 _DATA_DEFAULT = "penstock-data"
 
 
+_SETTING = re.compile(r"((?:[^\\=:\s]|\\.)+)(?:\s*[=:]\s*|\s+)(.*)", re.DOTALL)
+_ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
 def read_properties(content: str) -> dict[str, str]:
-    """A Java properties file: `key=value`, comments, continued lines."""
+    """A Java properties file: `key=value`, `key: value` or `key value`, comments, continued lines, escapes."""
     settings: dict[str, str] = {}
-    pending = ""
-    for line in content.splitlines():
-        line = pending + line.strip()
-        pending = ""
-        if not line or line[0] in "#!":
-            continue
-        if line.endswith("\\"):
-            pending = line[:-1]
-            continue
-        key, separator, value = line.partition("=")
-        if not separator:
-            key, separator, value = line.partition(":")
-        if not separator:
+    for line in _logical_lines(content):
+        found = _SETTING.fullmatch(line)
+        if found is None:
             raise ConfigError(f"{line!r} is not a setting; write key=value")
-        settings[key.strip()] = value.strip()
+        key, value = (_ESCAPED.sub(_unescaped, text) for text in found.groups())
+        settings[key] = value.strip()
     return settings
+
+
+def _logical_lines(content: str) -> Iterator[str]:
+    """Without comments and empty ones; a backslash at the end of a line joins the next one to it."""
+    pending = ""
+    for line in re.split(r"\r\n|\r|\n", content):
+        line = line.lstrip()
+        if not pending and (not line or line[0] in "#!"):
+            continue
+        pending += line
+        if (len(pending) - len(pending.rstrip("\\"))) % 2:
+            pending = pending[:-1]
+            continue
+        yield pending.rstrip()
+        pending = ""
+    if pending:
+        yield pending.rstrip()
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    text = found[1]
+    return chr(int(text[1:], 16)) if len(text) == 5 else _CONTROL.get(text, text)
 
 
 def merge(file_content: str | None, data: str | None, listen: str | None, assignments: Iterable[str]) -> dict[str, str]:
     """Options over the file: `--set` beats `--listen` and `--data`, which beat the file."""
     settings = {} if file_content is None else read_properties(file_content)
     if data is not None:
+        if not data.strip():  # an unset variable, which would mean the default
+            raise ConfigError("--data is empty; name a directory for the logs")
         settings.pop("log.dir", None)
         settings["log.dirs"] = data
     if listen is not None:
         settings["listeners"] = listen if "://" in listen else f"PLAINTEXT://{listen}"
     for assignment in assignments:
         key, separator, value = assignment.partition("=")
-        if not separator:
+        if not separator or not key.strip():
             raise ConfigError(f"--set {assignment!r} is not a setting; write key=value")
         settings[key.strip()] = value.strip()
     return settings
@@ -135,6 +157,7 @@ class BrokerConfig:
             (self._values["log.dir"],) if self._values["log.dir"] else (_DATA_DEFAULT,)
         )
         self.listeners, self.advertised = read_listeners(self)
+        self.metrics_address = _metrics_address(self._values["metrics.listener"])
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
@@ -186,6 +209,15 @@ class BrokerConfig:
 
 def _read(settings: Mapping[str, str]) -> dict[str, Any]:
     return {name: key.read(settings[name]) if name in settings else key.default for name, key in KEYS.items()}
+
+
+def _metrics_address(text: str) -> Address | None:
+    if not text:
+        return None
+    try:
+        return parse_listener(f"METRICS://{text}")
+    except ConfigError:
+        raise ConfigError(f"metrics.listener={text!r} is not host:port, e.g. 127.0.0.1:9308") from None
 
 
 def _complaints(settings: Mapping[str, str]) -> Iterable[str]:

@@ -7,10 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from penstock.base.errors import ConfigError
-from penstock.server.listener import Address, parse_listener
-
-ANY_INTERFACE = ("", "0.0.0.0", "::")
-"""Hosts that mean every interface: listened on, never told to anybody."""
+from penstock.server.listener import Address, is_any_interface, parse_listener
 
 
 class Values(Protocol):
@@ -35,7 +32,7 @@ def read_listeners(values: Values) -> tuple[tuple[Address, ...], dict[str, Addre
             continue
         if told.name not in names:
             raise ConfigError(f"advertised.listeners has {told.name}, which is none of the listeners")
-        if told.host in ANY_INTERFACE:
+        if is_any_interface(told.host):
             raise ConfigError(f"{told} cannot be advertised: nobody can connect to {told.host or 'an empty host'!r}")
         advertised[told.name] = told
     return listeners, advertised

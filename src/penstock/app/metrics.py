@@ -143,7 +143,7 @@ class BrokerMetrics:
         yield gauge(
             "kafka_log_logmanager_offlinelogdirectorycount",
             "Log directories that failed.",
-            lambda: len(directories.offline) + sum(one.health.failure is not None for one in directories.directories),
+            lambda: len({*directories.offline, *(one.path for one in directories.directories if one.health.failure)}),
         )
 
         def left(field: str) -> Callable[[], Iterable[Sample]]:

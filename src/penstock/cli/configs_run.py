@@ -33,7 +33,7 @@ class ConfigRow:
 def _resource(kind: str, name: str) -> tuple[ResourceKind, str]:
     if kind == "topic":
         return ResourceKind.TOPIC, name
-    if name != _EVERY_BROKER and not name.isdigit():
+    if name != _EVERY_BROKER and not name.isdecimal():
         raise typer.BadParameter(f"{name!r} is no broker: write its number, or `default` for all brokers")
     return ResourceKind.BROKER, "" if name == _EVERY_BROKER else name
 

@@ -136,7 +136,7 @@ def _places(cluster: Cluster, texts: Sequence[str]) -> list[TopicPartition]:
     found: list[TopicPartition] = []
     for text in texts:
         name, colon, number = text.rpartition(":")
-        if colon and not number.isdigit():
+        if colon and not number.isdecimal():
             raise typer.BadParameter(f"--topic {text!r}: write TOPIC or TOPIC:PARTITION")
         topic = name if colon else text
         partitions = cluster.topics((topic,))[topic].partitions

@@ -20,7 +20,7 @@ def resolve(
     ends = list_offsets(cluster, dict.fromkeys(places, LATEST), read_committed=read_committed)
     if text in ("earliest", "latest"):
         return {place: (starts if text == "earliest" else ends)[place].offset for place in places}
-    if text.isdigit():
+    if text.isdecimal():
         return {place: min(max(int(text), starts[place].offset), ends[place].offset) for place in places}
     moment_ms = parse_moment(text)
     if moment_ms is None:

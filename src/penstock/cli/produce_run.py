@@ -8,7 +8,7 @@ import select
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from penstock.base.clock import SystemClock
 from penstock.base.errors import InvalidRecordError
@@ -57,7 +57,7 @@ def parse_line(line: bytes, number: int, form: LineFormat, now_ms: int) -> Parse
 def _parse_json(line: bytes, number: int, form: LineFormat, now_ms: int) -> Parsed:
     try:
         found = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidRecordError(f"line {number} is no JSON: {error}") from None
     if not isinstance(found, dict) or not found.keys() <= _FIELDS:
         raise InvalidRecordError(f"line {number}: an object with {', '.join(sorted(_FIELDS))} was expected")
@@ -65,12 +65,32 @@ def _parse_json(line: bytes, number: int, form: LineFormat, now_ms: int) -> Pars
     if isinstance(headers, dict):
         headers = [{"key": key, "value": value} for key, value in headers.items()]
     try:
-        made = tuple((str(one["key"]), _bytes(one.get("value"))) for one in headers)
-        record = (int(found.get("timestamp", now_ms)), _bytes(found.get("key")), _bytes(found.get("value")), made)
-        partition = found.get("partition", form.partition)
-        return Parsed((record[0], record[1], record[2], (*form.headers, *made)), partition)
+        made = tuple((_text(one["key"]), _bytes(one.get("value"))) for one in headers)
+        timestamp = _integer(found, "timestamp", 64, now_ms)
+        partition = _integer(found, "partition", 32, form.partition)
+        record = (timestamp, _bytes(found.get("key")), _bytes(found.get("value")), (*form.headers, *made))
+        return Parsed(record, partition)
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise InvalidRecordError(f"line {number}: {error}") from None
+
+
+T = TypeVar("T", int, int | None)
+
+
+def _integer(found: dict[str, Any], name: str, bits: int, default: T) -> T | int:
+    """A number that the wire has room for; null counts as not given."""
+    value = found.get(name)
+    if value is None:
+        return default
+    if type(value) is not int or not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+        raise ValueError(f"{name} is {json.dumps(value)}, and must be an integer of {bits} bits")
+    return value
+
+
+def _text(value: Any) -> str:
+    text = str(value)
+    text.encode()  # half a character cannot be sent
+    return text
 
 
 def _bytes(value: Any) -> bytes | None:
@@ -103,11 +123,15 @@ class Writer:
             raise InvalidRecordError(
                 f"line {number}: topic {self._topic} has partitions 0 to {self._partitions - 1}, not {partition}"
             )
-        _, key, value, _ = parsed.record
+        _, key, value, headers = parsed.record
+        size_bytes = len(key or b"") + len(value or b"") + sum(len(name) + len(one or b"") for name, one in headers)
+        waiting = self._waiting.get(partition)
+        if waiting is not None and (
+            len(waiting) >= _BATCH_RECORDS or self._bytes[partition] + size_bytes > _BATCH_BYTES
+        ):
+            self._send(partition)  # alone the next one may be as large as the topic allows
         self._waiting.setdefault(partition, []).append(parsed.record)
-        self._bytes[partition] = self._bytes.get(partition, 0) + len(key or b"") + len(value or b"")
-        if len(self._waiting[partition]) >= _BATCH_RECORDS or self._bytes[partition] >= _BATCH_BYTES:
-            self._send(partition)
+        self._bytes[partition] = self._bytes.get(partition, 0) + size_bytes
 
     def _choose(self, parsed: Parsed) -> int:
         if parsed.partition is not None:
@@ -131,8 +155,12 @@ def run(servers: str, topic: str, form: LineFormat, codec: str) -> int:
     clock = SystemClock()
     with open_cluster(servers) as cluster:
         writer = Writer(cluster, topic, Codec[codec.upper()])
-        for number, line in enumerate(_lines(sys.stdin.buffer, writer), start=1):
-            writer.add(parse_line(line, number, form, clock.wall_ms()), number)
+        try:
+            for number, line in enumerate(_lines(sys.stdin.buffer, writer), start=1):
+                writer.add(parse_line(line, number, form, clock.wall_ms()), number)
+        except InvalidRecordError as error:
+            writer.flush()  # what stood before the bad line was good
+            raise InvalidRecordError(f"{error} ({writer.written} records before it were written)") from None
         writer.flush()
     print(f"{writer.written} records written to {topic}", file=sys.stderr)
     return OK

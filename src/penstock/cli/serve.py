@@ -61,7 +61,10 @@ def main(arguments: Sequence[str]) -> int:
         content = None if given.config is None else _read(given.config)
         listen = given.listen if given.listen is not None or given.config is not None else "127.0.0.1:9092"
         broker_config = BrokerConfig(merge(content, given.data, listen, given.set))
-    except (PenstockError, OSError) as error:
+    except OSError as error:
+        _complain(f"{given.config}: {error.strerror or error}")
+        return 2
+    except PenstockError as error:
         _complain(str(error))
         return 2
     return _run(broker_config)
@@ -75,7 +78,7 @@ def _read(path: Path) -> str:
     """A properties file: Java's are in Latin-1, which never fails; most are UTF-8 today."""
     content = path.read_bytes()
     try:
-        return content.decode()
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError:
         return content.decode("latin-1")
 

@@ -148,7 +148,7 @@ def describe_configs(cluster: Cluster, kind: ResourceKind, name: str) -> list[Co
         resource = codec.request.resources.make(resource_type=int(kind), resource_name=name, configuration_keys=None)
         return codec.request.make(resources=(resource,), include_synonyms=False, include_documentation=True)
 
-    node = int(name) if kind is ResourceKind.BROKER and name.isdigit() else None
+    node = int(name) if kind is ResourceKind.BROKER and name.isdecimal() else None
     answer = _ask(cluster, 32, "DescribeConfigs", 1, 4, make, node)
     (result,) = answer.results
     _check(result, f"configuration of {_resource(kind, name)}")

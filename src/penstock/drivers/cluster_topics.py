@@ -14,7 +14,16 @@ from penstock.drivers.steps import run_steps
 from penstock.drivers.topics import Confirmed, TopicDriver
 from penstock.metadata import layout
 from penstock.metadata.image import Image, TopicImage
-from penstock.metadata.store import Committed, LateError, NodeExistsError, Refused, SetData, StoreError, Transaction
+from penstock.metadata.store import (
+    Committed,
+    Create,
+    LateError,
+    NodeExistsError,
+    Refused,
+    SetData,
+    StoreError,
+    Transaction,
+)
 
 WAIT_MS = 30_000
 GONE_MS = 5_000
@@ -103,6 +112,11 @@ class ClusterTopics(TopicDriver):
 
     def _write(self, transaction: Transaction, is_over: Callable[[], bool], confirmed: Confirmed) -> None:
         def written(event: Committed | Refused) -> None:
+            if isinstance(event, Committed):
+                # News of it comes later; who changes the same configuration next must see it now, or would undo it.
+                for operation in transaction.operations:
+                    if isinstance(operation, Create | SetData):
+                        self._image.take_config(operation.path, operation.data)
             if isinstance(event, Refused) and not (
                 isinstance(event.error, NodeExistsError)
                 and transaction.operations[event.index].path.startswith(layout.DELETED_TOPICS)

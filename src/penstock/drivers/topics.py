@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from penstock.controller.configs import decide_broker_config
@@ -21,6 +22,8 @@ from penstock.metadata.image import Image, TopicImage
 from penstock.metadata.store import Committed, NodeExistsError, Refused, StoreError, Transaction
 
 Confirmed = Callable[[StoreError | None], object]
+Change = Callable[[Callable[[], None]], object]
+"""Decides and writes something; calls what it is given when that is confirmed, or need not be."""
 
 
 class TopicDriver:
@@ -36,7 +39,28 @@ class TopicDriver:
         self._store = store
         self._new_id = new_id
         self._is_every_log_here = is_every_log_here
+        self._changes: deque[Change] = deque()
+        self._is_changing = False
+        self._is_beginning = False
         self.defaults = defaults
+
+    def in_turn(self, change: Change) -> None:
+        """Lets changes of what is there already follow each other: each is decided on what the one before has written."""
+        self._changes.append(change)
+        self._begin_next()
+
+    def _begin_next(self) -> None:
+        if self._is_beginning:
+            return
+        self._is_beginning = True
+        while self._changes and not self._is_changing:
+            self._is_changing = True
+            self._changes.popleft()(self._changed)
+        self._is_beginning = False
+
+    def _changed(self) -> None:
+        self._is_changing = False
+        self._begin_next()
 
     def decide(self, wanted: NewTopic) -> TopicDecision:
         """Whether it could be made; nothing happens yet."""

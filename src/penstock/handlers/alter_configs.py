@@ -24,7 +24,7 @@ from penstock.controller.errors import InvalidRequestError
 from penstock.handlers.api import Context
 from penstock.handlers.authoriser import CLUSTER_NAME, Action, Resource
 from penstock.handlers.configs import BROKER, TOPIC
-from penstock.handlers.confirmations import Submit, confirm_all
+from penstock.handlers.confirmations import Submit, confirm_all, in_turn
 from penstock.handlers.error_map import code_of
 from penstock.handlers.errors import ClusterAuthorisationError, TopicAuthorisationError
 from penstock.metadata.layout import CLUSTER_DEFAULT
@@ -40,11 +40,11 @@ Edit = Callable[[dict[str, str], Any, Keys], dict[str, str]]
 
 
 def handle_alter_configs(request: Any, context: Context) -> Any:
-    return _handle(request, context, _whole)
+    return in_turn(context.services.topics, partial(_handle, request, context, _whole))
 
 
 def handle_incremental_alter_configs(request: Any, context: Context) -> Any:
-    return _handle(request, context, _changed)
+    return in_turn(context.services.topics, partial(_handle, request, context, _changed))
 
 
 def _check_values(configs: Any) -> None:

@@ -5,13 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from penstock.drivers.topics import TopicDriver
 from penstock.handlers.api import Pending
+from penstock.handlers.transactions import at_once_or_later
 from penstock.metadata.store import StoreError
 
 K = TypeVar("K")
 
 Submit = Callable[[Callable[[StoreError | None], object]], object]
 """Sends one change to the store; what it is given hears how that went."""
+
+
+def in_turn(topics: TopicDriver, handle: Callable[[], Any]) -> Any:
+    """The answer of `handle`, or a Pending of it: called when the changes before it are confirmed, so that none of them is undone."""
+
+    def start(done: Callable[[Any], None]) -> None:
+        def change(over: Callable[[], None]) -> None:
+            def finish(final: Any) -> None:
+                done(final)
+                over()
+
+            answer = handle()
+            if isinstance(answer, Pending):
+                answer.listen(finish)
+            else:
+                finish(answer)
+
+        topics.in_turn(change)
+
+    return at_once_or_later(start)
 
 
 def confirm_all(

@@ -145,6 +145,11 @@ class Image:
         self.version += 1
         return touched
 
+    def take_config(self, path: str, data: bytes) -> None:
+        """Takes over the configuration at a path of the tree; any other path is none."""
+        if path.startswith((f"{layout.TOPIC_CONFIGS}/", f"{layout.BROKER_CONFIGS}/")):
+            self._write(path, data, 0)
+
     def _write(self, path: str, data: bytes, version: int) -> None:
         parts = path.split("/")
         match parts[1:]:

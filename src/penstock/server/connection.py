@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 READ_BYTES_MAX = 1 << 20
 IN_FLIGHT_MAX = 100
 WRITE_BUFFER_BYTES = 256 * 1024
+REQUESTS_A_TURN = 100
+"""Of one connection. What it sent beyond that, or beyond a buffer of answers, waits for the loop's next turn: others come first."""
 
 
 class FileSlice(Slice, Protocol):
@@ -84,6 +86,7 @@ class Connection(asyncio.Protocol):
         self._run_in_thread = run_in_thread
         self._is_reading_file = False
         self._ready: list[bytes] = []
+        self._ready_bytes = 0
         self._transport: asyncio.Transport
         self.peer: Peer
         self._slots: deque[_Slot] = deque()
@@ -93,14 +96,23 @@ class Connection(asyncio.Protocol):
         self._paused_reading = False
         self._bytes_in_turn = 0
         """Since reading last paused for the others: the loop would read eight megabytes of one client before it turns."""
+        self._is_working_off = False
+        self._is_held = False
+        """Whether the last request is not dispatched yet: nothing behind it is."""
         self._closing = False
         self.active = True
-        """Whether bytes came since somebody last set this to False: what an idle connection is told by."""
+        """Whether bytes came, or many were taken, since somebody last set this to False: what idle connections are told by."""
+        self._unsent_bytes = 0
 
     @property
     def is_busy(self) -> bool:
         """Whether an answer is owed or being sent."""
         return bool(self._slots or self._sending or self._backlog)
+
+    def is_deaf(self) -> bool:
+        """Whether something waits to be sent of which the client took nothing since the last call."""
+        before, self._unsent_bytes = self._unsent_bytes, self._transport.get_write_buffer_size()
+        return 0 < self._unsent_bytes == before
 
     # The event loop calls these.
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -127,35 +139,45 @@ class Connection(asyncio.Protocol):
             self._backlog.extend(frames)
             self._pause_reading()
             return
-        for number, frame in enumerate(frames):
+        is_full = False
+        for number, frame in enumerate(frames, 1):
             outcome = self._handle(frame)
             if type(outcome) is bytes and not self._slots and not self._sending:
                 if not self._ready:
                     self._flush_soon(self)
                 self._ready.append(outcome)
+                self._ready_bytes += len(outcome)
+                if self._ready_bytes > WRITE_BUFFER_BYTES:  # short requests may have long answers
+                    self.flush()
+                    is_full = True
             elif outcome is not None:
                 self._enqueue(outcome)
             if self._closing:
                 break
-            if self._is_blocked():
-                self._backlog.extend(frames[number + 1 :])
-                self._pause_reading()
+            if is_full or number >= REQUESTS_A_TURN or self._is_blocked():
+                self._put_off(frames[number:])
                 break
 
+    def end_turn(self) -> None:
+        """Called in each turn of the loop for which it was asked with `flush_soon`, after every request of the turn."""
+        self.flush()
+        if self._paused_reading:
+            self._bytes_in_turn = 0
+            self._work_off_backlog()
+
     def flush(self) -> None:
-        """Sends the answers that are ready. Called at the end of a turn of the loop, after every request of the turn."""
+        """Sends the answers that are ready."""
         ready = self._ready
         if ready:
             self._ready = []
+            self._ready_bytes = 0
             self._transport.write(ready[0] if len(ready) == 1 else b"".join(ready))
-        if self._bytes_in_turn >= READ_BYTES_MAX:
-            self._bytes_in_turn = 0
-            self._work_off_backlog()
 
     def pause_writing(self) -> None:
         self._paused_writing = True
 
     def resume_writing(self) -> None:
+        self.active = True
         self._paused_writing = False
         self._pump()
         self._work_off_backlog()
@@ -184,6 +206,11 @@ class Connection(asyncio.Protocol):
         logger.info("closing the connection from %s: %s", self.peer.address if hasattr(self, "peer") else "?", reason)
         self._transport.close()
 
+    def abort(self, reason: str) -> None:
+        """Ends the connection at once, also one that waits for its client to take its last answers."""
+        self.close(reason)
+        self._transport.abort()
+
     # Requests.
     def _handle(self, frame: bytes | bytearray) -> Outcome:
         try:
@@ -199,18 +226,38 @@ class Connection(asyncio.Protocol):
         return None
 
     def _is_blocked(self) -> bool:
-        return self._paused_writing or len(self._slots) >= IN_FLIGHT_MAX
+        return self._paused_writing or self._is_held or len(self._slots) >= IN_FLIGHT_MAX
 
     def _pause_reading(self) -> None:
         if not self._paused_reading and not self._closing:
             self._paused_reading = True
             self._transport.pause_reading()
 
+    def _put_off(self, frames: list[bytes | bytearray]) -> None:
+        is_blocked = self._is_blocked()
+        if not frames and not is_blocked:
+            return
+        self._backlog.extend(frames)
+        self._pause_reading()
+        if not is_blocked:
+            self._flush_soon(self)
+
     def _work_off_backlog(self) -> None:
+        if self._is_working_off:
+            return  # a request has answered an earlier one: its own answer comes before those of the ones behind it
+        self._is_working_off = True
+        left, left_bytes = REQUESTS_A_TURN, WRITE_BUFFER_BYTES
         while self._backlog and not self._is_blocked() and not self._closing:
+            if left <= 0 or left_bytes <= 0:
+                self._flush_soon(self)
+                break
+            left -= 1
             outcome = self._handle(self._backlog.popleft())
             if outcome is not None:
+                if type(outcome) is bytes:
+                    left_bytes -= len(outcome)
                 self._enqueue(outcome)
+        self._is_working_off = False
         if self._paused_reading and not self._backlog and not self._is_blocked() and not self._closing:
             self._paused_reading = False
             self._transport.resume_reading()
@@ -220,10 +267,17 @@ class Connection(asyncio.Protocol):
         if isinstance(outcome, Waiting):
             slot = _Slot(outcome, None)
             self._slots.append(slot)
+            if outcome.is_held:
+                self._is_held = True
+                outcome.on_release = self._released
             outcome.pending.listen(lambda answer: self._answered(slot, answer))
             return
         self._slots.append(_Slot(None, outcome))
         self._send_ready()
+
+    def _released(self) -> None:
+        self._is_held = False
+        self._work_off_backlog()
 
     def _answered(self, slot: _Slot, answer: Any) -> None:
         assert slot.waiting is not None

@@ -30,13 +30,26 @@ SHORT_BYTES_MAX = 64 * 1024
 
 
 class Waiting:
-    """An answer that will come; `encode` turns it into the bytes to send."""
+    """An answer that will come; `encode` turns it into the bytes to send.
 
-    __slots__ = ("encode", "pending")
+    While `is_held` its request is not even dispatched: those behind it on its connection wait too, or a leave could
+    overtake a commit. `on_release` is called when that is over.
+    """
 
-    def __init__(self, pending: Pending[Any], encode: Callable[[Any], bytes | Parts | None]) -> None:
+    __slots__ = ("encode", "is_held", "on_release", "pending")
+
+    def __init__(
+        self, pending: Pending[Any], encode: Callable[[Any], bytes | Parts | None], *, is_held: bool = False
+    ) -> None:
         self.pending = pending
         self.encode = encode
+        self.is_held = is_held
+        self.on_release: Callable[[], object] | None = None
+
+    def release(self) -> None:
+        self.is_held = False
+        if self.on_release is not None:
+            self.on_release()
 
 
 Outcome = bytes | Parts | Waiting | None
@@ -55,6 +68,7 @@ def postponed(dispatch: Dispatch, frame: Buffer, peer: Peer, run: Run) -> Waitin
             waiting.abandon()
 
     pending: Pending[bytes | Parts | None] = Pending(abandon)
+    held = Waiting(pending, lambda parts: parts, is_held=True)
 
     def go() -> None:
         if pending.is_abandoned:
@@ -72,11 +86,15 @@ def postponed(dispatch: Dispatch, frame: Buffer, peer: Peer, run: Run) -> Waitin
             encode = outcome.encode
             inner.append(outcome.pending)
             outcome.pending.listen(lambda answer: pending.resolve(encode(answer)))
+            if outcome.is_held:
+                outcome.on_release = held.release
+                return
         else:
             pending.resolve(outcome)
+        held.release()
 
     run(go)
-    return Waiting(pending, lambda parts: parts)
+    return held
 
 
 class Dispatcher:

@@ -55,7 +55,7 @@ class Framing:
                 return frames
             (length,) = INT32.unpack_from(data, position)
             end = start + length
-            if end <= available and length >= 0:
+            if end <= available and 0 <= length <= self._frame_bytes_max:
                 frames.append(data[start:end])
                 position = end
                 if position == available:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from penstock.base.errors import ConfigError
 from penstock.handlers.api import Peer
@@ -35,11 +37,21 @@ def parse_listener(text: str) -> Address:
     """NAME://host:port, as Kafka writes it; IPv6 in brackets, an empty host for all interfaces."""
     name, separator, rest = text.partition("://")
     host, colon, port = rest.rpartition(":")
-    if not separator or not colon or not name or not port.isdigit() or not 0 <= int(port) <= 65_535:
+    if not separator or not colon or not name or not port.isdecimal() or not 0 <= int(port) <= 65_535:
         raise ConfigError(f"{text!r} is not a listener; write NAME://host:port, e.g. PLAINTEXT://127.0.0.1:9092")
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
         raise ConfigError(f"{text!r}: an IPv6 address stands in brackets")
     return Address(name=name.upper(), host=host.strip("[]"), port=int(port))
+
+
+def is_any_interface(host: str) -> bool:
+    """Whether a host means every interface, however it is written: listened on, never told to anybody."""
+    if not host:
+        return True
+    for read in (socket.inet_aton, partial(socket.inet_pton, socket.AF_INET6)):
+        with contextlib.suppress(OSError):
+            return not any(read(host))
+    return False
 
 
 class Server:
@@ -79,10 +91,10 @@ class Server:
 
     async def _sockets(self, address: Address) -> list[socket.socket]:
         loop = asyncio.get_running_loop()
+        # As in Java, every interface of IPv6 is every one of IPv4 too: what clients are told may be either's.
+        host = None if ":" in address.host and is_any_interface(address.host) else address.host or None
         try:
-            found = await loop.getaddrinfo(
-                address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )
+            found = await loop.getaddrinfo(host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         except socket.gaierror as error:
             raise ConfigError(f"{address}: the host cannot be found ({error.strerror})") from None
         places = list(dict.fromkeys((family, place[0]) for family, _, _, _, place in found))
@@ -113,13 +125,13 @@ class Server:
 
     def _flush_soon(self, connection: Connection) -> None:
         if not self._to_flush:
-            asyncio.get_running_loop().call_soon(self._flush)
+            asyncio.get_running_loop().call_soon(self._end_turn)
         self._to_flush.append(connection)
 
-    def _flush(self) -> None:
+    def _end_turn(self) -> None:
         connections, self._to_flush = self._to_flush, []
         for connection in connections:
-            connection.flush()
+            connection.end_turn()
 
     def _opened(self, connection: Connection) -> bool:
         if len(self.connections) >= self.connections_max:
@@ -128,12 +140,16 @@ class Server:
         return True
 
     def close_idle(self) -> int:
-        """Closes connections that sent nothing since the last call. Returns how many."""
+        """Closes connections that sent nothing since the last call, or took nothing of their answers. Returns how many."""
         closed = 0
         for connection in tuple(self.connections):
-            if connection.active or connection.is_busy:
+            is_deaf = connection.is_deaf()
+            if connection.active:
                 connection.active = False
-            else:
+            elif is_deaf:
+                connection.abort("its client does not read")
+                closed += 1
+            elif not connection.is_busy:
                 connection.close("idle for too long")
                 closed += 1
         return closed

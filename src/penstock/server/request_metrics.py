@@ -56,12 +56,12 @@ class ApiTimes:
 def families(times: Mapping[int, ApiTimes]) -> Iterator[Family]:
     def requests() -> Iterator[Sample]:
         for one in times.values():
-            for version, count in one.requests.items():
+            for version, count in tuple(one.requests.items()):  # a scrape pauses, and requests come meanwhile
                 yield Sample((("request", one.name), ("version", str(version))), count)
 
     def errors() -> Iterator[Sample]:
         for one in times.values():
-            for error, count in one.errors.items():
+            for error, count in tuple(one.errors.items()):
                 yield Sample((("request", one.name), ("error", error)), count)
 
     yield Family(f"{_PREFIX}requests_total", Kind.COUNTER, "Requests, by API and version.", requests)

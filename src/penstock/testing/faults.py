@@ -36,6 +36,7 @@ _BLANKS: dict[str, object] = {
     "int16": 0,
     "int32": -1,
     "int64": -1,
+    "uuid": None,
     "timedelta_i32": timedelta(),
     "timedelta_i64": timedelta(),
     "datetime_i64": datetime.fromtimestamp(0, UTC),
@@ -76,7 +77,7 @@ class Faults:
         except KeyError:
             raise ValueError(f"{error!r} is no error of Kafka's; `not_leader_or_follower` for example is one") from None
         served = self._api(api)
-        if served.key not in _REFUSALS and not codec(served.key, served.high).response.has("error_code"):
+        if served.key in _WITHOUT_ERROR or not _tells_error(codec(served.key, served.high).response):
             raise ValueError(f"an answer to {api} has no error of its own; lose its request or its answer instead")
         self._add(api, Fault(kind=Kind.FAIL, left=times, error=code))
 
@@ -142,11 +143,11 @@ class Faults:
         flexible = version >= api.flexible_from
         if flexible:
             position = skip_header_tags(frame, position)
-        refuse, since = _REFUSALS.get(key, (None, 0))
-        if refuse is not None and version >= since:
-            answer = refuse(api.decode(frame, position, version), error, codec(key, version).response)
-        else:
-            answer = _blank(codec(key, version).response.schema, error)
+        response = codec(key, version).response
+        refuse, since = _REFUSALS.get(key, (_mirrored, 0))
+        if version < since:
+            refuse = _mirrored
+        answer = refuse(api.decode(frame, position, version), error, response)
         return framed(response_header(correlation_id, key, flexible=flexible), api.encode(answer, version))
 
 
@@ -194,16 +195,53 @@ _REFUSALS: dict[int, tuple[Callable[[Any, ErrorCode, Shape], Any], int]] = {
     9: (_refuse_offset_fetch, 8),
     10: (_refuse_find_coordinator, 4),
 }
-"""Answers with an error for each thing asked about, and the versions from which they are such."""
+"""Answers whose making is another than `_mirrored`, and the versions from which they are such."""
+
+_WITHOUT_ERROR = frozenset({3, 34})
+"""Metadata without a broker leaves a client with nobody to ask; AlterReplicaLogDirs is answered in another order."""
+_ERRORS = ("error_code", "partition_error_code")
+_KINDS: dict[type, str] = {str: "string", int: "int32"}
 
 
-def _blank(schema: type, error: ErrorCode) -> Any:
-    """An answer that says nothing but its error."""
+def _tells_error(shape: Shape) -> bool:
+    return any(map(shape.has, _ERRORS)) or any(map(_tells_error, _arrays(shape).values()))
+
+
+def _arrays(shape: Shape) -> dict[str, Shape]:
+    """The structures of which an answer has any number."""
+    return {
+        field.name: getattr(shape, field.name)
+        for field in dataclasses.fields(shape.schema)
+        if "kafka_type" not in field.metadata and str(field.type).startswith("tuple")
+    }
+
+
+def _mirrored(asked: Any, error: ErrorCode, shape: Shape) -> Any:
+    """An answer that says nothing but its error: as a whole, or else for each thing that was asked about.
+
+    What request and answer call alike is taken over, an array of the answer is made of the request's.
+    """
     values: dict[str, object] = {}
-    for field in dataclasses.fields(schema):
-        kind = field.metadata.get("kafka_type")
-        if kind == "error_code":
+    arrays = {} if shape.has("error_code") else _arrays(shape)
+    is_named = dataclasses.is_dataclass(asked)
+    rows = [value for value in _values(asked) if isinstance(value, tuple)]
+    for field in dataclasses.fields(shape.schema):
+        kind = str(field.metadata.get("kafka_type"))
+        array = arrays.get(field.name)
+        if field.name in _ERRORS:
             values[field.name] = error
+        elif array is not None and _tells_error(array):
+            values[field.name] = tuple(_mirrored(row, error, array) for row in (rows[0] if rows else ()))
+        elif is_named and kind != "None" and hasattr(asked, field.name):
+            values[field.name] = getattr(asked, field.name)
+        elif not is_named and field.name != "error_message" and kind == _KINDS.get(type(asked)):
+            values[field.name], is_named = asked, True
         elif field.default is dataclasses.MISSING:
-            values[field.name] = () if str(field.type).startswith("tuple") else _BLANKS[str(kind)]
-    return schema(**values)
+            values[field.name] = () if str(field.type).startswith("tuple") else _BLANKS[kind]
+    return shape.make(**values)
+
+
+def _values(asked: Any) -> list[object]:
+    if not dataclasses.is_dataclass(asked):
+        return []
+    return [getattr(asked, field.name) for field in dataclasses.fields(asked)]

@@ -22,6 +22,27 @@ def test_a_properties_file_as_java_reads_it() -> None:
         read_properties("nonsense")
 
 
+@pytest.mark.parametrize(
+    ("content", "read"),
+    [
+        ("a 1\n", {"a": "1"}),
+        ("a\t= 1", {"a": "1"}),
+        ("url: http://h/?x=1", {"url": "http://h/?x=1"}),
+        ("a=\n", {"a": ""}),
+        ("a=1\\", {"a": "1"}),
+        ("a=1,\\\n  # 2,\\\r\n3\nb=4", {"a": "1,# 2,3", "b": "4"}),
+        ("# no setting \\\na=1", {"a": "1"}),
+        ("a=C\\:\\\\data\\u0020x\\t", {"a": "C:\\data x"}),
+        ("a=ends in a backslash\\\\\nb=1", {"a": "ends in a backslash\\", "b": "1"}),
+        ("k\\=ey=1", {"k=ey": "1"}),
+        ("a=1\na=2", {"a": "2"}),
+        ("a = \u2028x", {"a": "x"}),
+    ],
+)
+def test_properties_in_all_of_javas_ways_of_writing_them(content: str, read: dict[str, str]) -> None:
+    assert read_properties(content) == read
+
+
 def test_what_is_not_used_is_named() -> None:
     config = BrokerConfig(
         {
@@ -51,6 +72,7 @@ def test_what_is_not_used_is_named() -> None:
         ({"listeners": "SSL://:9093"}, "only PLAINTEXT"),
         ({"listeners": "MINE://:9093"}, "listener.security.protocol.map"),
         ({"listeners": ""}, "listens somewhere"),
+        ({"metrics.listener": "nonsense"}, "metrics.listener='nonsense' is not host:port"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_sentence(settings: dict[str, str], said: str) -> None:
@@ -68,7 +90,9 @@ def test_listeners_are_read_as_kafka_writes_them(text: str, host: str, port: int
     assert parse_listener(str(address)) == address
 
 
-@pytest.mark.parametrize("text", ["", "h:1", "PLAINTEXT://h", "PLAINTEXT://h:x", "PLAINTEXT://h:70000", "A://::1:9092"])
+@pytest.mark.parametrize(
+    "text", ["", "h:1", "PLAINTEXT://h", "PLAINTEXT://h:x", "PLAINTEXT://h:70000", "A://::1:9092", "A://h:²"]
+)
 def test_what_is_no_listener_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_listener(text)

@@ -11,7 +11,7 @@ import pytest
 from penstock.app.broker import Broker
 from penstock.app.config import BrokerConfig
 from penstock.base.errors import ConfigError
-from penstock.server.listener import Address, Server
+from penstock.server.listener import Address, Server, is_any_interface
 
 
 def settings(**more: str) -> dict[str, str]:
@@ -24,6 +24,7 @@ def settings(**more: str) -> dict[str, str]:
         (settings(advertised_listeners="PLAINTEXT://0.0.0.0:9092"), "cannot be advertised"),
         (settings(advertised_listeners="PLAINTEXT://[::]:9092"), "cannot be advertised"),
         (settings(advertised_listeners="PLAINTEXT://:9092"), "cannot be advertised"),
+        (settings(advertised_listeners="PLAINTEXT://[::0]:9092"), "cannot be advertised"),
         (settings(advertised_listeners="OTHER://h:9092"), "none of the listeners"),
         (settings(inter_broker_listener_name="OTHER"), "none of the listeners"),
         (settings(listeners="PLAINTEXT://a:1,PLAINTEXT://b:2"), "2 times"),
@@ -67,6 +68,16 @@ def test_what_is_told_is_never_every_interface_and_has_the_port_that_was_bound(t
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "0", "::", "::0", "0:0:0:0:0:0:0:0"])
+def test_every_interface_is_known_however_it_is_written(host: str) -> None:
+    assert is_any_interface(host)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "broker-0", "0.0.0.1", "fe80::"])
+def test_one_interface_is_not_every_one(host: str) -> None:
+    assert not is_any_interface(host)
+
+
 def _server() -> Server:
     return Server(
         lambda frame, peer: None,
@@ -86,14 +97,14 @@ def _has_ipv6() -> bool:
     return True
 
 
-@pytest.mark.parametrize("host", ["", "localhost", "127.0.0.1"])
+@pytest.mark.parametrize("host", ["", "::", "::0", "localhost", "127.0.0.1"])
 def test_every_address_of_a_host_is_on_one_port(host: str) -> None:
     async def run() -> None:
         server = _server()
         bound = await server.bind(Address(name="PLAINTEXT", host=host, port=0))
         await server.start()
         assert bound.port > 0
-        wanted = ["127.0.0.1"] + (["::1"] if host == "" and _has_ipv6() else [])
+        wanted = ["127.0.0.1"] + (["::1"] if host in ("", "::", "::0") and _has_ipv6() else [])
         for address in wanted:
             _, writer = await asyncio.open_connection(address, bound.port)
             writer.close()

@@ -107,6 +107,12 @@ def test_a_range_is_named_by_offsets_and_by_times(run: Run) -> None:
         (("--json",), '{"valeu": 1}', "line 2: an object with"),
         (("--json",), '{"value": {"base64": "?"}}', "line 2: "),
         (("--json",), '{"value": "x", "partition": 7}', "line 2: topic bad has partitions 0 to 0, not 7"),
+        (("--json",), '{"value": "x", "partition": "0"}', 'line 2: partition is "0", and must be an integer'),
+        (("--json",), '{"value": "x", "partition": true}', "line 2: partition is true"),
+        (("--json",), '{"value": "x", "timestamp": 9223372036854775808}', "line 2: timestamp is 9223372036854775808"),
+        (("--json",), '{"value": "x", "headers": {"\\ud800": "v"}}', "line 2: "),
+        (("--json",), '{"value": "\\ud800"}', "line 2: "),
+        (("--json",), "[" * 100_000, "line 2 is no JSON"),
         (("-k", ":"), "nothing", "line 2 has no ':' between key and value"),
         (("-p", "9"), "x", "has partitions 0 to 0, not 9"),
     ],
@@ -117,6 +123,25 @@ def test_a_bad_line_is_named_by_its_number(run: Run, arguments: tuple[str, ...],
     code, _, said = run("produce", "bad", *arguments, stdin=f"{good}\n{line}\n")
     assert code == 1
     assert reason in said
+    assert len(said.splitlines()) == 1
+
+
+def test_what_stood_before_a_bad_line_is_written_and_counted(run: Run) -> None:
+    run("topics", "create", "half")
+    code, _, said = run("produce", "half", "-k", ":", stdin="a:1\nb:2\nnothing\nc:3\n")
+    assert code == 1
+    assert said == "penstock: line 3 has no ':' between key and value (2 records before it were written)\n"
+    assert run("consume", "half")[1].split() == ["1", "2"]
+
+
+def test_a_record_as_large_as_the_topic_allows_goes_through_behind_small_ones(run: Run) -> None:
+    run("topics", "create", "large")
+    code, _, said = run("produce", "large", stdin="x" * 400_000 + "\n" + "y" * 900_000 + "\nz\n")
+    assert (code, said) == (0, "3 records written to large\n")
+    assert [len(line) for line in run("consume", "large")[1].split()] == [400_000, 900_000, 1]
+    code, _, said = run("produce", "large", stdin="x" * 1_100_000 + "\n")
+    assert code == 1
+    assert "MESSAGE_TOO_LARGE" in said
     assert len(said.splitlines()) == 1
 
 

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.coordinator.group_world import GroupWorld, subscription
 
 from penstock.base.errors import MessageTooLargeError
+from penstock.coordinator.groups.config import GroupSettings
 from penstock.coordinator.groups.errors import (
     FencedInstanceIdError,
     GroupMaxSizeReachedError,
@@ -166,6 +167,20 @@ def test_a_group_has_a_greatest_size() -> None:
     world = GroupWorld(members_max=2)
     world.stable(2)
     assert world.join().error is GroupMaxSizeReachedError
+
+
+def test_a_group_above_a_lowered_size_loses_those_who_come_last() -> None:
+    world = GroupWorld()
+    members = world.stable(3)
+    world.settings = GroupSettings(members_max=2)
+    world.reload()
+    assert world.group.state is State.PREPARING
+    waits = [world.join(one.member_id) for one in members]
+    assert waits[2].error is GroupMaxSizeReachedError
+    assert waits[2].reply.member_id == ""
+    world.advance(60_000)
+    assert [wait.error for wait in waits[:2]] == [None, None]
+    assert world.group.members.keys() == {one.member_id for one in members[:2]}
 
 
 def test_unknown_members_and_other_generations_are_refused(world: GroupWorld) -> None:

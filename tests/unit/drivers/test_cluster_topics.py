@@ -72,3 +72,15 @@ def test_a_topic_without_leaders_in_time_is_not_called_made(world: World) -> Non
     world.loop.advance(1)
     (error,) = world.outcomes
     assert isinstance(error, LateError)
+
+
+def test_a_configuration_is_seen_by_the_next_change_before_any_news_of_it_comes(world: World) -> None:
+    world.image.tell_partitions("t", TOPIC_ID, {0: PartitionImage((1,), 1, 0, (1,), 0)}, {})
+    world.topics.follow(["t"])
+    topic = world.image.topics["t"]
+    for key in ("retention.ms", "flush.ms"):
+        config = {**world.image.topic_configs.get("t", {}), key: "5"}
+        world.topics.submit(world.topics.decide_config(topic, config), world.outcomes.append)
+        world.loop.turn()
+    assert world.outcomes == [None, None, None]
+    assert world.image.topic_configs["t"] == {"retention.ms": "5", "flush.ms": "5"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 from tests.unit.handlers.test_produce_and_fetch import batch, codes, fetch, produce
-from tests.unit.handlers.world import World, shape
+from tests.unit.handlers.world import Answer, World, shape
 
 SECOND = datetime.timedelta(seconds=1)
 
@@ -66,8 +66,17 @@ def test_the_brokers_own_configuration(world: World) -> None:
 
 
 def incremental(world: World, *changes: tuple[str, int, str | None], version: int = 1, topic: str = "t") -> ErrorCode:
+    answer = begin_incremental(world, *changes, version=version, topic=topic)
+    world.loop.turn()
+    code: ErrorCode = answer.read().responses[0].error_code
+    return code
+
+
+def begin_incremental(
+    world: World, *changes: tuple[str, int, str | None], version: int = 1, topic: str = "t"
+) -> Answer:
     make = shape(44, version).resources
-    answer = world.send(
+    return world.send(
         44,
         version,
         resources=(
@@ -82,9 +91,22 @@ def incremental(world: World, *changes: tuple[str, int, str | None], version: in
         ),
         validate_only=False,
     )
+
+
+def test_changes_that_come_while_others_are_written_undo_none_of_them(world: World) -> None:
+    world.create_topic("bare")
+    answers = [
+        begin_incremental(world, (key, 0, value), topic=topic)
+        for topic in ("t", "bare")
+        for key, value in (("retention.ms", "5"), ("retention.bytes", "6"), ("nonsense", "7"), ("flush.ms", "8"))
+    ]
+    assert not any(answer.is_there for answer in answers), "they are answered in the order in which they came"
     world.loop.turn()
-    code: ErrorCode = answer.read().responses[0].error_code
-    return code
+    codes = [answer.read().responses[0].error_code for answer in answers]
+    assert codes == [ErrorCode.none, ErrorCode.none, ErrorCode.invalid_config, ErrorCode.none] * 2
+    own = {"retention.ms": "5", "retention.bytes": "6", "flush.ms": "8"}
+    assert world.image.topic_configs["t"] == {"segment.ms": "100000", **own}
+    assert world.image.topic_configs["bare"] == own
 
 
 @pytest.mark.parametrize("version", [0, 1])

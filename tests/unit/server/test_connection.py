@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,15 @@ from hypothesis import strategies as st
 from penstock.handlers.api import CloseConnectionError, Peer, Pending
 from penstock.protocol.errors import MalformedMessageError
 from penstock.server import connection as module
-from penstock.server.connection import IN_FLIGHT_MAX, READ_BYTES_MAX, Connection
+from penstock.server.connection import (
+    IN_FLIGHT_MAX,
+    READ_BYTES_MAX,
+    REQUESTS_A_TURN,
+    WRITE_BUFFER_BYTES,
+    Connection,
+)
 from penstock.server.dispatch import Outcome, Waiting
+from penstock.server.listener import Server
 
 
 class FakeTransport(asyncio.Transport):
@@ -23,6 +31,8 @@ class FakeTransport(asyncio.Transport):
         self.written: list[bytes] = []
         self.reading = True
         self.closed = False
+        self.aborted = False
+        self.unsent_bytes = 0
         self.turn_ends: list[Connection] = []
         self.jobs: list[Callable[[], object]] = []
 
@@ -55,11 +65,17 @@ class FakeTransport(asyncio.Transport):
     def close(self) -> None:
         self.closed = True
 
+    def abort(self) -> None:
+        self.aborted = True
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent_bytes
+
     @property
     def sent(self) -> bytes:
         """What was sent by the end of the turn."""
         while self.turn_ends:
-            self.turn_ends.pop(0).flush()
+            self.turn_ends.pop(0).end_turn()
         return b"".join(self.written)
 
 
@@ -90,6 +106,12 @@ def frame(payload: bytes) -> bytes:
 
 def connect(dispatch: Callable[[Any, Peer], Outcome], *, may_open: bool = True) -> tuple[Connection, FakeTransport]:
     transport = FakeTransport()
+    return connected(dispatch, transport, may_open=may_open), transport
+
+
+def connected(
+    dispatch: Callable[[Any, Peer], Outcome], transport: FakeTransport, *, may_open: bool = True
+) -> Connection:
     made = Connection(
         dispatch,
         listener="PLAINTEXT",
@@ -100,7 +122,7 @@ def connect(dispatch: Callable[[Any, Peer], Outcome], *, may_open: bool = True) 
         run_in_thread=transport.run_in_thread,
     )
     made.connection_made(transport)
-    return made, transport
+    return made
 
 
 def echo(payload: bytes, _peer: Peer) -> Outcome:
@@ -184,8 +206,8 @@ def test_a_client_that_does_not_read_is_not_served_on() -> None:
 
 
 def test_a_client_that_sends_without_pause_lets_the_others_have_their_turn() -> None:
-    made, transport = connect(echo)
-    packet = frame(bytes(900)) * 100
+    made, transport = connect(lambda _payload, _peer: b"a")
+    packet = frame(bytes(900)) * 10
     packets = -(-READ_BYTES_MAX // len(packet))
     were_read = []
     for _ in range(packets):
@@ -193,10 +215,139 @@ def test_a_client_that_sends_without_pause_lets_the_others_have_their_turn() -> 
         made.data_received(packet)
     assert all(were_read)
     assert (transport.reading, transport.written) == (False, [])
-    assert transport.sent == bytes(900) * 100 * packets
+    assert transport.sent == b"a" * 10 * packets
     assert transport.reading, "the next turn is its own again"
     made.data_received(packet)
     assert transport.reading
+
+
+def test_long_answers_to_short_requests_do_not_pile_up_before_a_client_that_does_not_read() -> None:
+    answered: list[bytes] = []
+
+    def dispatch(payload: bytes, _peer: Peer) -> Outcome:
+        answered.append(payload)
+        return bytes(WRITE_BUFFER_BYTES // 2)
+
+    made, transport = connect(dispatch)
+    original = transport.write
+
+    def write_and_pause(data: bytes | bytearray | memoryview) -> None:
+        original(data)
+        made.pause_writing()
+
+    transport.write = write_and_pause  # type: ignore[method-assign]
+    made.data_received(frame(b"x") * 50)
+    assert len(answered) == 3, "what fills the buffer, in the middle of the turn"
+    assert not transport.reading
+    made.resume_writing()
+    assert len(answered) == 4
+    assert transport.sent == bytes(4 * (WRITE_BUFFER_BYTES // 2))
+
+
+def test_long_answers_leave_room_for_others_in_each_turn() -> None:
+    made, transport = connect(lambda payload, _: bytes(WRITE_BUFFER_BYTES // 2))
+    made.data_received(frame(b"x") * 20)
+    sizes = [sum(map(len, transport.written))]
+    while transport.turn_ends:
+        transport.turn_ends.pop(0).end_turn()
+        sizes.append(sum(map(len, transport.written)))
+    assert sizes[-1] == 20 * (WRITE_BUFFER_BYTES // 2)
+    assert max(after - before for before, after in itertools.pairwise(sizes)) <= 2 * WRITE_BUFFER_BYTES
+    assert transport.reading
+
+
+def test_a_client_with_many_requests_lets_others_have_their_turn() -> None:
+    answered: list[bytes] = []
+
+    def dispatch(payload: bytes, _peer: Peer) -> Outcome:
+        answered.append(payload)
+        return bytes(payload) + b";"
+
+    made, transport = connect(dispatch)
+    wanted = [b"%d" % number for number in range(2 * REQUESTS_A_TURN + 5)]
+    made.data_received(b"".join(map(frame, wanted)))
+    assert len(answered) == REQUESTS_A_TURN
+    was_reading, turns = transport.reading, 0
+    while transport.turn_ends:
+        transport.turn_ends.pop(0).end_turn()
+        turns += 1
+    assert turns >= 2
+    assert answered == wanted
+    assert (was_reading, transport.reading) == (False, True)
+    assert transport.sent == b"".join(one + b";" for one in wanted)
+
+
+def test_a_request_that_answers_an_earlier_one_is_not_overtaken_by_what_waits_behind_it() -> None:
+    joins: list[Pending[bytes]] = []
+
+    def dispatch(payload: bytes, _peer: Peer) -> Outcome:
+        """A second member lets the first one's join end, at once."""
+        if payload == b"complete":
+            joins.pop().resolve(b"joined;")
+        elif payload == b"join":
+            joins.append(Pending())
+            return Waiting(joins[-1], lambda answer: answer)
+        return bytes(payload) + b";"
+
+    made, transport = connect(dispatch)
+    made.data_received(frame(b"join"))
+    made.pause_writing()
+    made.data_received(frame(b"complete") + frame(b"next") + frame(b"last"))
+    made.resume_writing()
+    assert transport.sent == b"joined;complete;next;last;"
+
+
+def served(dispatch: Callable[[Any, Peer], Outcome] = echo) -> tuple[Server, Connection, FakeTransport]:
+    transport = FakeTransport()
+    server = Server(
+        dispatch, frame_bytes_max=1000, connections_max=10, backlog=5, run_in_thread=transport.run_in_thread
+    )
+    made = server._connection("PLAINTEXT")
+    made.connection_made(transport)
+    return server, made, transport
+
+
+def test_a_connection_is_closed_when_nothing_came_for_a_whole_interval() -> None:
+    server, made, transport = served(lambda payload, _: None)
+    assert server.close_idle() == 0
+    made.data_received(frame(b"a"))
+    assert server.close_idle() == 0
+    closed_before = transport.closed
+    assert server.close_idle() == 1
+    assert (closed_before, transport.closed) == (False, True)
+    assert not transport.aborted, "what it was sent may still arrive"
+
+
+def test_whoever_waits_for_an_answer_is_not_idle() -> None:
+    server, made, transport = served(Later())
+    made.data_received(frame(b"a"))
+    for _ in range(5):
+        assert server.close_idle() == 0
+    assert not transport.closed
+
+
+def test_a_client_that_takes_nothing_of_its_answers_for_a_whole_interval_is_shown_out() -> None:
+    server, made, transport = served()
+    made.pause_writing()
+    made.data_received(frame(b"a"))
+    transport.unsent_bytes = 1000
+    assert server.close_idle() == 0
+    transport.unsent_bytes = 999
+    assert server.close_idle() == 0, "slow, but it reads"
+    made.resume_writing()
+    assert server.close_idle() == 0, "it has read everything, and was sent as much again"
+    assert server.close_idle() == 1
+    assert transport.aborted, "closing alone would wait for the client for ever"
+
+
+def test_a_closed_connection_does_not_wait_for_ever_for_its_client_to_read() -> None:
+    server, made, transport = served()
+    made.data_received(b"\x7f\xff\xff\xff")
+    assert transport.closed
+    transport.unsent_bytes = 1000
+    assert server.close_idle() == 0
+    assert server.close_idle() == 1
+    assert transport.aborted
 
 
 def test_a_slice_is_read_a_megabyte_at_a_time_as_the_socket_drains() -> None:

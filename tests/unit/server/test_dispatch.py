@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tests.unit.handlers.world import Answer, World, shape
+from tests.unit.server.test_connection import FakeTransport, connected, frame
 
-from penstock.handlers.api import Peer
+from penstock.handlers.api import Api, Peer
 from penstock.server.dispatch import Dispatcher, Waiting
 
 HEARTBEAT = 12
@@ -54,6 +56,36 @@ def test_the_first_request_of_a_version_waits_for_its_schema(tmp_path: Path) -> 
     assert [answer.read().error_code for answer in answers] == [answers[0].read().error_code] * 2
     assert isinstance(dispatcher.dispatch(heartbeat(world, 3), peer), bytes)
     assert isinstance(dispatcher.dispatch(heartbeat(world, 2), peer), Waiting)
+
+
+def test_what_comes_behind_a_request_that_waits_for_its_schema_is_handled_after_it(tmp_path: Path) -> None:
+    """A leave that overtakes a commit would make it one of nobody."""
+    world, threads = World(tmp_path), Threads()
+    order: list[str] = []
+    apis = {key: api._replace(handle=_noted(order, api)) for key, api in world.apis.items()}
+    dispatcher = Dispatcher(apis, world.services, threads.run_in_thread)
+    transport = FakeTransport()
+    made = connected(dispatcher.dispatch, transport)
+    known = world.frame(18, 0, shape(18, 0).make())
+    made.data_received(frame(known))
+    threads.run()
+    assert order == ["ApiVersions"]
+    made.data_received(frame(heartbeat(world, 3)) + frame(known) + frame(heartbeat(world, 2)) + frame(known))
+    assert order == ["ApiVersions"], "nothing overtakes the first heartbeat"
+    threads.run()
+    assert order == ["ApiVersions", "Heartbeat", "ApiVersions"]
+    threads.run()
+    assert order == ["ApiVersions", "Heartbeat", "ApiVersions", "Heartbeat", "ApiVersions"]
+    assert not made.is_busy
+    assert transport.reading
+
+
+def _noted(order: list[str], api: Api) -> Callable[[Any, Any], Any]:
+    def handle(request: Any, context: Any) -> Any:
+        order.append(api.name)
+        return api.handle(request, context)
+
+    return handle
 
 
 def test_bytes_that_cannot_be_read_close_the_connection_all_the_same(tmp_path: Path) -> None:

@@ -43,6 +43,12 @@ def test_a_length_that_may_not_be_is_refused_and_nothing_is_set_aside(length: in
     assert framing.buffered_bytes == 0
 
 
+@pytest.mark.parametrize("arrived", [4, 10, 1100])
+def test_a_frame_over_the_limit_is_refused_however_much_of_it_is_there(arrived: int) -> None:
+    with pytest.raises(FrameLimitError):
+        Framing(1000).feed(framed(bytes(1001))[:arrived])
+
+
 def test_a_slow_sender_costs_only_what_it_sent() -> None:
     framing = Framing(100_000_000)
     framing.feed((90_000_000).to_bytes(4, "big"))

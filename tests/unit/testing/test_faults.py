@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
+from tests.support.wire import build, has_schema
 from tests.unit.handlers.test_produce_and_fetch import batch
 from tests.unit.handlers.world import Answer, World, shape
 
@@ -83,6 +87,60 @@ def test_every_version_of_an_answer_can_be_refused(faulty: Faulty) -> None:
             assert all(one.error_code == ErrorCode.not_coordinator for one in named)
 
 
+def errors_in(answer: object) -> list[tuple[str, ErrorCode]]:
+    """Every error of an answer, with what it is about."""
+    found = []
+    for field in dataclasses.fields(answer) if dataclasses.is_dataclass(answer) else ():
+        value = getattr(answer, field.name)
+        if field.name in ("error_code", "partition_error_code"):
+            about = [str(getattr(answer, name)) for name in ABOUT if hasattr(answer, name)]
+            found.append(("".join(about), value))
+        elif isinstance(value, tuple):
+            found += [one for element in value for one in errors_in(element)]
+    return found
+
+
+ABOUT = ("name", "topic", "group_id", "resource_name", "partition_index", "partition")
+EACH: dict[int, tuple[dict[str, Any], list[str]]] = {
+    2: ({"topics": [{"name": "t", "partitions": [{"partition_index": 0}, {"partition_index": 3}]}]}, ["0", "3"]),
+    8: ({"group_id": "g", "topics": [{"name": "t", "partitions": [{"partition_index": 2}]}]}, ["2"]),
+    9: (
+        {
+            "group_id": "g",
+            "topics": [{"name": "t", "partition_indexes": [1, 2]}],
+            "groups": [{"group_id": "g", "topics": []}],
+        },
+        ["1", "2"],
+    ),
+    15: ({"groups": ["g", "h"]}, ["g", "h"]),
+    19: ({"topics": [{"name": "t", "configs": [{"name": "a", "value": "b"}]}]}, ["t"]),
+    20: ({"topics": [{"name": "t"}, {"name": "u"}], "topic_names": ["t", "u"]}, ["t", "u"]),
+    21: ({"topics": [{"name": "t", "partitions": [{"partition_index": 0}]}]}, ["0"]),
+    23: ({"topics": [{"topic": "t", "partitions": [{"partition": 4}]}]}, ["4"]),
+    24: ({"v3_and_below_topics": [{"name": "t", "partitions": [1, 2]}]}, ["1", "2"]),
+    28: ({"topics": [{"name": "t", "partitions": [{"partition_index": 0}]}]}, ["0"]),
+    32: ({"resources": [{"resource_type": 2, "resource_name": "t"}]}, ["t"]),
+    37: ({"topics": [{"name": "t", "count": 3}]}, ["t"]),
+    42: ({"groups_names": ["g", "h"]}, ["g", "h"]),
+}
+
+
+@pytest.mark.parametrize("key", EACH)
+def test_an_answer_with_many_errors_says_it_of_each_thing_asked_about(faulty: Faulty, key: int) -> None:
+    values, about = EACH[key]
+    api = faulty.world.apis[key]
+    for version in range(api.low, api.high + 1):
+        if not has_schema(key, version):
+            continue
+        faulty.faults.fail(api.name, "not_controller")
+        request = build(load_request_schema(key, version), values)
+        outcome = faulty.dispatch(faulty.world.frame(key, version, request), PEER)
+        answer = Answer(key, version, api.flexible_from, outcome).read()
+        told = errors_in(answer)
+        assert {error for _, error in told} == {ErrorCode.not_controller}, version
+        assert hasattr(answer, "error_code") or key == 9 or [name for name, _ in told] == about, version
+
+
 def test_a_lost_request_is_not_handled_and_a_lost_answer_is(faulty: Faulty) -> None:
     faulty.faults.lose_request("Produce")
     faulty.faults.lose_answer("Produce")
@@ -110,6 +168,6 @@ def test_what_cannot_be_asked_for_is_told_in_a_sentence(faulty: Faulty) -> None:
     with pytest.raises(ValueError, match="is no error of Kafka's"):
         faulty.faults.fail("Produce", "oops")
     with pytest.raises(ValueError, match="has no error of its own"):
-        faulty.faults.fail("CreateTopics", "not_controller")
+        faulty.faults.fail("Metadata", "not_controller")
     with pytest.raises(ValueError, match="cannot happen 0 times"):
         faulty.faults.lose_answer("Produce", times=0)

@@ -56,6 +56,8 @@ class Membership:
                 self._join_new(group, request, answer, decision)
             else:
                 self._join_known(group, request, answer, decision)
+        except GroupMaxSizeReachedError as error:
+            decision.reply(answer, Joined(error, ""))  # it is no member any more
         except PenstockError as error:
             decision.reply(answer, Joined(error, request.member_id))
 
