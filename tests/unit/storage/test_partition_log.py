@@ -291,7 +291,13 @@ def test_what_a_snapshot_leaves_out_is_found_in_the_log(
         if number == 35:
             put(log, producer_id=8, epoch=1)
             sequences[8] = 1
-        put(log, 2, producer_id=producer_id, sequence=sequences[producer_id], epoch=int(producer_id == 8 and number > 34))
+        put(
+            log,
+            2,
+            producer_id=producer_id,
+            sequence=sequences[producer_id],
+            epoch=int(producer_id == 8 and number > 34),
+        )
         sequences[producer_id] += 2
         if number % 3 == 0:
             put_in_transaction(log, 10, number // 3)
