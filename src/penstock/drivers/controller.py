@@ -67,6 +67,7 @@ from penstock.metadata.store import (
 logger = logging.getLogger(__name__)
 
 READ_AGAIN_MS = 500
+TELL_MS_MAX = 2_000
 
 
 class _Replaced(PenstockError):
@@ -359,8 +360,15 @@ class Controller:
     def shut_down(
         self, request: ControlledShutdown, done: Callable[[Sequence[TopicPartition] | PenstockError], object]
     ) -> None:
-        """Moves leaders away from a broker that is about to stop; `done` gets the partitions that it still leads."""
-        self._asked("a controlled shutdown", lambda: self._shut_down(request), done)
+        """Moves leaders away from a broker that is about to stop; `done` gets the partitions that it still leads.
+
+        Not before every broker knows the new ones: a client that loses its connection asks one of them, once, and again a second later.
+        """
+
+        def told(answer: Sequence[TopicPartition] | PenstockError) -> None:
+            self._outbox.when_heard(lambda: done(answer), TELL_MS_MAX)
+
+        self._asked("a controlled shutdown", lambda: self._shut_down(request), told)
 
     async def _shut_down(self, request: ControlledShutdown) -> Sequence[TopicPartition]:
         cluster, broker_id = self.cluster, request.broker_id

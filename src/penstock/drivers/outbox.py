@@ -29,6 +29,16 @@ class PeerChannel(Protocol):
         """The broker is gone, or lives anew."""
 
 
+class _Wait:
+    """For what was said last to each broker, by the time somebody began to wait."""
+
+    __slots__ = ("go_on", "last")
+
+    def __init__(self, go_on: Callable[[], object], last: dict[int, PeerRequest]) -> None:
+        self.go_on = go_on
+        self.last = last
+
+
 class Outbox:
     def __init__(
         self, loop: Loop, channel: PeerChannel, is_wanted: Callable[[int, PeerRequest], bool], answered: Answered
@@ -42,6 +52,7 @@ class Outbox:
         self._busy: set[int] = set()
         self._lives: Counter[int] = Counter()
         """How often each broker was forgotten: what was under way to it then is not heard of any more."""
+        self._waits: list[_Wait] = []
 
     def put(self, requests: PeerRequests) -> None:
         for kind in (requests.leader_and_isr, requests.update_metadata, requests.stop_replica):
@@ -50,11 +61,33 @@ class Outbox:
         for broker_id in list(self._queues):
             self._next(broker_id)
 
+    def when_heard(self, go_on: Callable[[], object], wait_ms_max: int) -> None:
+        """Calls back when everybody has heard all that was put so far, and not later than that."""
+        wait = _Wait(go_on, {broker_id: queue[-1] for broker_id, queue in self._queues.items() if queue})
+        self._waits.append(wait)
+        self._end_waits()
+        if wait in self._waits:
+            self._loop.call_later(wait_ms_max, partial(self._end, wait))
+
+    def _end_waits(self) -> None:
+        for wait in list(self._waits):
+            for broker_id, last in list(wait.last.items()):
+                if not any(one is last for one in self._queues.get(broker_id, ())):
+                    del wait.last[broker_id]
+            if not wait.last:
+                self._end(wait)
+
+    def _end(self, wait: _Wait) -> None:
+        if wait in self._waits:
+            self._waits.remove(wait)
+            wait.go_on()
+
     def forget(self, broker_id: int) -> None:
         self._queues.pop(broker_id, None)
         self._busy.discard(broker_id)
         self._lives[broker_id] += 1
         self._channel.forget(broker_id)
+        self._end_waits()
 
     def clear(self) -> None:
         """Nothing more is said: another controller was elected."""
@@ -91,6 +124,7 @@ class Outbox:
             queue.popleft()
         self._answered(broker_id, request, answer)
         self._next(broker_id)
+        self._end_waits()
 
     def _again(self, broker_id: int, life: int) -> None:
         if life == self._lives[broker_id]:

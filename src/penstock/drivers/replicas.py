@@ -174,6 +174,7 @@ class Replicas:
             self._holdings.changed(topic_partition)
         for topic_partition, (partition, _) in taken.items():
             try:
+                partition.log.check_online()  # the controller hears of a failed directory by its logs, and moves their leaders
                 self._follow(partition)
             except PenstockError as error:
                 errors[topic_partition] = error

@@ -77,7 +77,15 @@ class ShardsSurroundings:
         if partition.log.high_watermark >= end_offset:
             then(None)
             return
-        wait = WaitForAcks([AwaitedAppend(partition, leader_epoch, end_offset, ACKS_ALL)], partial(_acknowledged, then))
+
+        def same_epoch(error: PenstockError | None) -> None:
+            if error is None and partition.leader_epoch != leader_epoch:
+                error = NotCoordinatorError(f"{partition.topic_partition} is read again in a new epoch")
+            then(error)
+
+        wait = WaitForAcks(
+            [AwaitedAppend(partition, leader_epoch, end_offset, ACKS_ALL)], partial(_acknowledged, same_epoch)
+        )
         self.produce_waits.finish_or_wait(wait, wait.keys, COMMIT_TIMEOUT_MS)
 
 

@@ -64,6 +64,7 @@ class Partition:
         "isr",
         "leader",
         "leader_epoch",
+        "led_since",
         "local_id",
         "log",
         "min_isr",
@@ -82,6 +83,8 @@ class Partition:
         self.leader = -1
         self.leader_epoch = -1
         self.is_leader = False
+        self.led_since = -1
+        """The first of the epochs, up to now, in which this broker led and nobody in between."""
         self.followers: Followers | None = None
         """On a leader with other replicas; None where nobody follows."""
         self.isr: tuple[int, ...] = ()
@@ -110,6 +113,8 @@ class Partition:
         if (leader, leader_epoch, isr, replicas) == (self.leader, self.leader_epoch, self.isr, self.replicas):
             return self.confirm_isr(leader_epoch, isr, partition_epoch)
         newly_led = leader == self.local_id and (leader_epoch > self.leader_epoch or not self.is_leader)
+        if not self.is_leader:
+            self.led_since = leader_epoch
         self.leader, self.leader_epoch, self.replicas = leader, leader_epoch, replicas
         self.is_leader = leader == self.local_id
         if newly_led:

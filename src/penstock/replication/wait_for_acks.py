@@ -59,10 +59,13 @@ class WaitForAcks(Operation[TopicPartition]):
 
 
 def acknowledged(append: AwaitedAppend) -> bool:
-    """Whether an append counts as done; an error if it never will."""
+    """Whether an append counts as done; an error if it never will.
+
+    A new epoch of the same leader, as when a follower stops, takes nothing back: what is in the log stays there.
+    """
     partition = append.partition
     partition.log.check_online()
-    if not partition.is_leader or partition.leader_epoch != append.leader_epoch:
+    if not partition.is_leader or partition.led_since > append.leader_epoch:
         raise NotLeaderOrFollowerError(f"{partition.topic_partition} is led by broker {partition.leader} now")
     if partition.log.recovery_point < append.end_offset <= partition.flush_offset:
         return False

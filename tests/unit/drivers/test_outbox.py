@@ -116,3 +116,30 @@ def test_a_controller_that_resigned_says_nothing_more() -> None:
     world.loop.advance(RETRY_MS)
     assert world.channel.sent == []
     assert world.heard == []
+
+
+def test_who_waits_goes_on_when_everybody_has_heard_what_was_put_before() -> None:
+    world, gone_on = World(), list[str]()
+    world.outbox.when_heard(lambda: gone_on.append("nothing to wait for"), 1_000)
+    world.outbox.put(PeerRequests(stop_replica={1: stop(1)}, update_metadata={1: news(1), 2: news(2), 3: news(3)}))
+    world.outbox.when_heard(lambda: gone_on.append("heard"), 1_000)
+    world.outbox.put(PeerRequests(update_metadata={2: news(2)}))
+    for _ in range(3):
+        world.channel.answer()
+    assert gone_on == ["nothing to wait for"], "broker 1 has one more to hear"
+    assert world.channel.answer() == stop(1)
+    assert gone_on == ["nothing to wait for", "heard"]
+    world.loop.advance(1_000)
+    assert len(gone_on) == 2
+
+
+def test_nobody_waits_for_brokers_that_are_gone_or_silent_for_too_long() -> None:
+    world, gone_on = World(), list[str]()
+    world.outbox.put(PeerRequests(update_metadata={1: news(1)}))
+    world.outbox.when_heard(lambda: gone_on.append("gone"), 1_000)
+    world.outbox.forget(1)
+    assert gone_on == ["gone"]
+    world.outbox.put(PeerRequests(update_metadata={2: news(2)}))
+    world.outbox.when_heard(lambda: gone_on.append("late"), 1_000)
+    world.loop.advance(1_000)
+    assert gone_on == ["gone", "late"]

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from tests.unit.handlers.world import World
 
-from penstock.base.errors import PenstockError
+from penstock.base.errors import PenstockError, StorageError
 from penstock.base.ids import TopicPartition
 from penstock.controller.errors import (
     BrokerNotAvailableError,
@@ -206,6 +206,19 @@ def test_a_partition_that_is_not_this_brokers_or_of_another_topic_is_refused(bro
     broker.become(1, 0)
     other = broker.become(1, 1, topic_id=uuid.UUID(int=10))
     assert isinstance(other.partition_errors[TopicPartition("t", 0)], InconsistentTopicIdError)
+
+
+def test_a_role_over_a_failed_log_is_taken_and_complained_of(broker: Broker) -> None:
+    """The controller hears of a failed directory by the answer, and then says who leads in its place."""
+    assert broker.become(1, 0) == PeerAnswer()
+    (home,) = broker.world.directories.directories
+    home.health.fail(OSError("Input/output error"))
+    answer = broker.become(1, 0)
+    assert isinstance(answer.partition_errors[TopicPartition("t", 0)], StorageError)
+    answer = broker.become(2, 1)
+    assert isinstance(answer.partition_errors[TopicPartition("t", 0)], StorageError)
+    assert not broker.partition.is_leader, "coordinators of what it held end"
+    assert broker.leaders == [], "nothing is fetched for it"
 
 
 def test_a_replica_that_is_stopped_is_gone_and_its_files_where_that_is_said(broker: Broker) -> None:

@@ -3,7 +3,8 @@
 import pytest
 from tests.unit.replication.logs import Replica
 
-from penstock.replication.errors import NotEnoughReplicasError
+from penstock.replication.errors import NotEnoughReplicasError, NotLeaderOrFollowerError
+from penstock.replication.wait_for_acks import AwaitedAppend, acknowledged
 
 LAG_MS = 1_000
 
@@ -25,6 +26,31 @@ def test_a_partition_without_followers_goes_by_its_own_end() -> None:
     assert alone.partition.followers is None
     alone.write(b"a", acks=-1)
     assert alone.log.high_watermark == 1
+
+
+def test_a_new_epoch_of_the_same_leader_takes_no_write_back() -> None:
+    """As when a follower stops cleanly: nobody's producer need send anything again."""
+    leader = Replica(1)
+    leader.lead(4, (1, 2, 3))
+    written = AwaitedAppend(leader.partition, 4, leader.write(b"a", acks=-1), -1)
+    leader.lead(5, (1, 2))
+    assert not acknowledged(written), "the new epoch's followers have not spoken"
+    leader.fetched(2, 1)
+    assert acknowledged(written)
+
+
+def test_what_a_leader_wrote_before_another_one_led_is_not_acknowledged() -> None:
+    leader = Replica(1)
+    leader.lead(4, (1, 2, 3))
+    written = AwaitedAppend(leader.partition, 4, leader.write(b"a", acks=-1), -1)
+    leader.follow(2, 5)
+    with pytest.raises(NotLeaderOrFollowerError):
+        acknowledged(written)
+    leader.lead(6, (1, 2, 3))
+    for follower in (2, 3):
+        leader.fetched(follower, 1)
+    with pytest.raises(NotLeaderOrFollowerError):
+        acknowledged(written)
 
 
 def test_while_an_expansion_is_under_way_the_newcomer_counts() -> None:
