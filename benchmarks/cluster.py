@@ -178,7 +178,8 @@ def controller_failover(cluster: ThreeBrokers) -> Found:
             metadata = cluster.metadata(None, f"127.0.0.1:{cluster.members[broker].port}")
             if metadata is None or metadata.controller_id not in others or old in metadata.brokers:
                 return False
-            partitions = metadata.topics["many"].partitions.values()
+            topic = metadata.topics.get("many")
+            partitions = [] if topic is None else topic.partitions.values()
             if len(partitions) != MANY or any(partition.leader not in others for partition in partitions):
                 return False
         return True

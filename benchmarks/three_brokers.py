@@ -113,10 +113,6 @@ class ThreeBrokers:
     def bootstrap_servers(self) -> str:
         return ",".join(f"127.0.0.1:{member.port}" for member in self.members.values())
 
-    @property
-    def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
-
     def __enter__(self) -> Self:
         with ExitStack() as end:
             self.zookeeper.start()
@@ -136,7 +132,8 @@ class ThreeBrokers:
     # Topics.
     def create(self, topic: str, replicas: list[list[int]]) -> None:
         """With these brokers for each partition, the preferred leader first; returns when every broker knows its leaders."""
-        made = self.admin.create_topics([NewTopic(topic, replica_assignment=replicas)], request_timeout=60)
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        made = admin.create_topics([NewTopic(topic, len(replicas), replica_assignment=replicas)], request_timeout=60)
         made[topic].result()
         for member in self.members.values():
             wait_until(lambda: self._knows(member, topic, replicas), seconds=60, what=f"leaders of {topic}")  # noqa: B023
