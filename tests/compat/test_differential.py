@@ -57,6 +57,7 @@ def test_the_same_request_gets_the_same_answer(pair: Pair) -> None:
     assert unused == [], "differences that are no longer there stand in the table"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pair", ["4.3"], indirect=True)
 def test_groups_live_the_same_lives(pair: Pair) -> None:
     """Every state, every answer that depends on one: dynamic and static members, clients of three generations.
