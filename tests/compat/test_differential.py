@@ -57,8 +57,14 @@ def test_the_same_request_gets_the_same_answer(pair: Pair) -> None:
     assert unused == [], "differences that are no longer there stand in the table"
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("pair", ["4.3"], indirect=True)
 def test_groups_live_the_same_lives(pair: Pair) -> None:
-    """Every state, every answer that depends on one: dynamic and static members, clients of three generations."""
+    """Every state, every answer that depends on one: dynamic and static members, clients of three generations.
+
+    4.3 only: 3.9 tells no assignments while a group rebalances, and forgets an empty one with its last offset.
+    """
+    differences = []
     for wire in (pair.kafka, pair.penstock):
         topic = {"name": TOPIC, "num_partitions": 1, "replication_factor": 1}
         wire.ask(19, 7, {"topics": [topic], "timeout": 30_000})
@@ -69,8 +75,12 @@ def test_groups_live_the_same_lives(pair: Pair) -> None:
             if life == "static" and not versions.has_static:
                 continue
             theirs, ours = (story(wire.address, life, clients) for wire in (pair.kafka, pair.penstock))
-            for expected, said in zip(theirs, ours, strict=True):
-                assert said == expected, f"{life}, {clients} clients"
+            differences += [
+                f"{life}, {clients} clients, {step}: Kafka {expected}, Penstock {said}"
+                for (step, expected), (_, said) in zip(theirs, ours, strict=True)
+                if said != expected
+            ]
+    assert differences == [], "\n".join(differences)
 
 
 def _is_coordinated(wire: Wire) -> bool:

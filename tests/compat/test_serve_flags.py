@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.processes import Child, free_port, wait_until
 from tests.support.served_broker import ServedBroker
 from tests.support.wire import Wire
 from tests.unit.app.test_listeners import STOCK_KRAFT
@@ -52,6 +53,26 @@ def test_where_it_listens_is_told_where_clients_are_told_otherwise(tmp_path: Pat
         with Wire(address) as wire:
             (node,) = wire.ask(3, 12, {"topics": []})["brokers"]
         assert (node["host"], node["port"]) == ("127.0.0.1", 9)
+
+
+@pytest.mark.parametrize("prepare", ["os.close(1)", "r, w = os.pipe(); os.close(r); os.dup2(w, 1)"])
+def test_a_broker_serves_and_ends_well_though_nobody_reads_its_stdout(tmp_path: Path, prepare: str) -> None:
+    port = free_port()
+    served = [*SERVE, "--data", str(tmp_path / "data"), "--listen", f"127.0.0.1:{port}"]
+    program = f"import os, sys; {prepare}; os.execv(sys.argv[1], sys.argv[1:])"
+    child = Child([sys.executable, "-c", program, *served], output=tmp_path / "said")
+
+    def is_served() -> bool:
+        child.check_alive()
+        try:
+            with Wire(f"127.0.0.1:{port}") as wire:
+                return bool(wire.ask(3, 12, {"topics": []})["brokers"])
+        except ConnectionRefusedError:
+            return False
+
+    wait_until(is_served, seconds=60, what="the broker serves")
+    assert child.stop() == 0
+    assert "Traceback" not in (tmp_path / "said").read_text()
 
 
 @pytest.mark.parametrize(

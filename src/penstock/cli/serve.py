@@ -8,6 +8,7 @@ import contextlib
 import gc
 import json
 import logging
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -50,6 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         given = _parser().parse_args(arguments)
     except SystemExit as ended:  # help was given, or a mistake named
         return int(ended.code or 0)
+    _open_standard_streams()
     kernels_notice.give()
     gc.disable()  # until the broker serves: what a start makes is no garbage
     # kio's schemas register themselves with hypothesis where that is installed: a third of a broker's start and memory.
@@ -68,6 +70,23 @@ def main(arguments: Sequence[str]) -> int:
         _complain(str(error))
         return 2
     return _run(broker_config)
+
+
+def _open_standard_streams() -> None:
+    """A stream that was closed before the start would give its number to a log or a socket."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+
+
+def _say_ready(*lines: str) -> None:
+    try:
+        print("\n".join(lines), flush=True)
+    except OSError as error:
+        logging.getLogger(__name__).info("nobody reads stdout (%s): %s", error.strerror, ", ".join(lines))
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains at its end
 
 
 def _complain(sentence: str) -> None:
@@ -119,8 +138,7 @@ async def _serve(broker_config: object) -> int:
         return 1
     gc.freeze()  # what a start made stays: no collection walks through it again
     gc.enable()
-    for bound in broker.endpoints:
-        print(f"ready {broker.advertised(bound)}", flush=True)
+    _say_ready(*(f"ready {broker.advertised(bound)}" for bound in broker.endpoints))
     failed = asyncio.ensure_future(broker.failed.wait())
     stopped = asyncio.ensure_future(stop.wait())
     await asyncio.wait((failed, stopped), return_when=asyncio.FIRST_COMPLETED)

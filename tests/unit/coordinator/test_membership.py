@@ -183,6 +183,18 @@ def test_a_group_above_a_lowered_size_loses_those_who_come_last() -> None:
     assert world.group.members.keys() == {one.member_id for one in members[:2]}
 
 
+def test_a_new_member_waits_five_minutes_for_the_others_and_no_longer(world: GroupWorld) -> None:
+    (one,) = world.stable(rebalance_timeout_ms=600_000)
+    waiting = world.join(rebalance_timeout_ms=600_000)
+    for _ in range(37):
+        world.advance(8_000)
+        world.heartbeat(one)  # it lives, and does not join
+    assert not waiting.is_there
+    world.advance(4_000)
+    assert waiting.error is UnknownMemberIdError
+    assert list(world.group.members) == [one.member_id]
+
+
 def test_unknown_members_and_other_generations_are_refused(world: GroupWorld) -> None:
     (one,) = world.stable()
     assert world.join("nobody").error is UnknownMemberIdError

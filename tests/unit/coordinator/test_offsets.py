@@ -148,6 +148,17 @@ def test_a_group_between_generations_loses_nothing(world: GroupWorld) -> None:
     assert ("left", 0) in world.group.offsets
 
 
+def test_what_a_transaction_is_about_to_write_does_not_expire_before_it_ends(world: GroupWorld) -> None:
+    world.commit(OUTSIDER, commit_of("held"), commit_of("free"))
+    world.shard.hold(7, OffsetKey("g", "held", 0), OffsetValue(9, -1, "", 0))
+    world.advance(WEEK_MS)
+    world.expire_offsets()
+    assert list(world.group.offsets) == [("held", 0)]
+    world.shard.end_transaction(7, commit=False)
+    world.expire_offsets()
+    assert world.shard.groups == {}
+
+
 def test_an_expiry_of_the_clients_choice_counts_also_after_a_reload(world: GroupWorld) -> None:
     world.commit(OUTSIDER, commit_of(), retention_ms=1_000)
     world.reload()

@@ -12,6 +12,7 @@ from tests.unit.handlers.world import World
 
 from penstock.handlers.api import Peer
 from penstock.records.batch import Codec, scan
+from penstock.storage.config import log_config
 
 
 @pytest.fixture
@@ -43,6 +44,15 @@ def test_a_light_append_waits_behind_a_heavy_one_of_its_partition_only(world: Wo
     world.loop.turn()
     assert [base_offsets(answer) for answer in (heavy, light, elsewhere)] == [[0], [1], [0]]
     assert produce(world, {("t", 0): batch(b"d", codec=Codec.ZSTD)}).is_there
+
+
+def test_a_plain_batch_does_not_overtake_one_on_a_thread_though_its_topic_needs_none_any_more(world: World) -> None:
+    heavy = produce(world, {("t", 0): batch(b"a")})
+    world.partitions.get("t", 0).log.update_config(log_config({}, world.config.log_values))
+    light = produce(world, {("t", 0): batch(b"b")})
+    assert not light.is_there
+    world.loop.turn()
+    assert [base_offsets(answer) for answer in (heavy, light)] == [[0], [1]]
 
 
 def test_the_later_of_two_that_is_prepared_first_is_written_second(world: World) -> None:
