@@ -112,6 +112,27 @@ def test_nothing_acknowledged_is_lost(cluster: Cluster, harm: Callable[[Cluster,
 
 
 @pytest.mark.long
+def test_a_rolling_restart_under_load(cluster: Cluster) -> None:
+    topic = "rolling"
+    make_topic(cluster, topic)
+    wait_for_isr(cluster, topic, 3)
+    history = History()
+    with Load(cluster, topic, history) as load, Load(cluster, topic, history, producer=2) as other:
+        for broker_id in cluster.brokers:
+            load.wait_for_more()
+            cluster.stop_broker(broker_id)
+            load.wait_for_more(100)
+            other.wait_for_more(100)
+            cluster.start_broker(broker_id)
+            wait_for_isr(cluster, topic, 3)
+        load.wait_for_more()
+        other.wait_for_more()
+    read_everything(cluster, topic, history)
+    assert history.anomalies(FINAL_READER) == []
+    wait_for_equal_replicas(cluster, topic)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_brokers_harmed_in_turns_under_load(cluster: Cluster, seed: int) -> None:
     """A rolling restart, with kills and cuts among the clean ends; each wound heals before the next."""

@@ -3,6 +3,7 @@
 import contextlib
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata  # type: ignore[attr-defined]
@@ -165,8 +166,8 @@ def replica_bytes(cluster: Cluster, topic: str, partition: int) -> dict[int, byt
     """The log of each replica, all segments in order."""
     found = {}
     for broker_id, broker in cluster.brokers.items():
-        directory = broker.data / f"{topic}-{partition}"
-        if directory.is_dir():
+        places = [disk / f"{topic}-{partition}" for disk in broker.log_directories]
+        for directory in filter(Path.is_dir, places):
             found[broker_id] = b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
     return found
 

@@ -17,7 +17,7 @@ from penstock.app.progress import RecoveryProgress
 from penstock.app.registration import Registration
 from penstock.base.clock import SystemClock
 from penstock.base.errors import ConfigError, LogDirectoryError
-from penstock.base.files import SystemFiles
+from penstock.base.files import Files, SystemFiles
 from penstock.base.ids import TopicPartition, topic_id_text
 from penstock.base.jobs import ThreadJobs
 from penstock.base.randomness import Randomness, SystemRandomness
@@ -77,15 +77,19 @@ class Broker:
     """`start`, then `stop`, once each, on one event loop. `failed` is set when the broker cannot go on."""
 
     def __init__(
-        self, config: BrokerConfig, *, intercept: Callable[[Dispatch], Dispatch] = lambda dispatch: dispatch
+        self,
+        config: BrokerConfig,
+        *,
+        intercept: Callable[[Dispatch], Dispatch] = lambda dispatch: dispatch,
+        files: Files | None = None,
     ) -> None:
-        """`intercept` stands between connections and dispatch: for tests that want faults."""
+        """`intercept` stands between connections and dispatch, `files` before the disk: for tests that want faults."""
         self.config = config
         self._intercept = intercept
         self.failed = asyncio.Event()
         self.endpoints: tuple[Address, ...] = ()
         self._clock = SystemClock()
-        self._files = SystemFiles()
+        self._files: Files = files or SystemFiles()
         self._randomness = SystemRandomness()
         # Compactions last long: flushes never wait for a thread that one of them holds.
         self._loop = AsyncioLoop(asyncio.get_running_loop(), threads=4 + config["log.cleaner.threads"])

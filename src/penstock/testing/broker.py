@@ -179,6 +179,8 @@ class Broker(_Held):
 class BrokerProcess(_Held):
     """A broker in a process of its own."""
 
+    _program = "penstock.testing.process"
+
     def __init__(self, data: str | Path | None = None, **settings: object) -> None:
         super().__init__(data, **settings)
         self._process: subprocess.Popen[str] | None = None
@@ -193,6 +195,10 @@ class BrokerProcess(_Held):
         return self._process.pid
 
     @property
+    def log_directories(self) -> list[Path]:
+        return [Path(one) for one in self._all_settings()["log.dirs"].split(",")]
+
+    @property
     def output(self) -> Path:
         """What it says on stderr, all starts."""
         return self.data.with_name(self.data.name + ".log")
@@ -200,7 +206,7 @@ class BrokerProcess(_Held):
     def start(self) -> Self:
         if self._process is not None:
             raise BrokerFailed("the broker is running already")
-        command = [sys.executable, "-m", "penstock.testing.process", json.dumps(self._all_settings())]
+        command = [sys.executable, "-m", self._program, json.dumps(self._all_settings())]
         with self.output.open("a") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True

@@ -21,6 +21,8 @@ _NO_SYNC = ("-Dzookeeper.forceSync=no",)
 class Cluster:
     """Brokers are numbered from 1. Settings are Kafka's, with `_` for `.`, and hold for every broker."""
 
+    _make_broker = BrokerProcess
+
     def __init__(self, brokers: int = 3, data: str | Path | None = None, **settings: object) -> None:
         self._given = data
         self.data = Path(data) if data is not None else Path(tempfile.mkdtemp(prefix="penstock-cluster-"))
@@ -51,7 +53,7 @@ class Cluster:
             to_store = network.listen(broker_id, STORE)
             network.lead(broker_id, STORE, self.zookeeper.host, self.zookeeper.port)
             among = network.listen(-1, broker_id)
-            self.brokers[broker_id] = BrokerProcess(
+            self.brokers[broker_id] = self._make_broker(
                 self.data / f"broker-{broker_id}",
                 **{
                     **self._settings,

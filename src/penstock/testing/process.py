@@ -18,6 +18,7 @@ import uvloop
 from penstock.app.broker import Broker
 from penstock.app.config import BrokerConfig
 from penstock.base.errors import PenstockError
+from penstock.base.files import Files
 from penstock.base.open_files import raise_open_files_limit
 from penstock.testing.faults import Faults
 
@@ -32,12 +33,14 @@ def obey(faults: Faults, line: str) -> str:
     return "ok"
 
 
-async def serve(settings: dict[str, str]) -> int:
+async def serve(settings: dict[str, str], files: Files | None) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     faults = Faults()
-    broker = Broker(BrokerConfig(settings), intercept=lambda dispatch: faults.wrap(dispatch, loop.call_later))
+    broker = Broker(
+        BrokerConfig(settings), intercept=lambda dispatch: faults.wrap(dispatch, loop.call_later), files=files
+    )
     try:
         await broker.start()
     except (PenstockError, OSError) as error:
@@ -72,11 +75,11 @@ async def serve(settings: dict[str, str]) -> int:
     return 1 if complaints or broker.failed.is_set() else 0
 
 
-def main() -> int:
+def main(files: Files | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     raise_open_files_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(serve(json.loads(sys.argv[1])))
+        return runner.run(serve(json.loads(sys.argv[1]), files))
 
 
 if __name__ == "__main__":
