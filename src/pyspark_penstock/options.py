@@ -63,6 +63,8 @@ _FIXED = {
     "kafka.key.deserializer": "keys are binary; decode them with DataFrame operations",
     "kafka.value.deserializer": "values are binary; decode them with DataFrame operations",
 }
+_TABLE_PREFIX = "option."
+"""So the options of CREATE TABLE are called while the table is made; whoever reads it gets none of them."""
 _DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?\Z")
 _UNIT_MS = {"ms": 1, None: 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -264,6 +266,11 @@ def refuse_mistakes(given: Mapping[str, str], names: Sequence[str], fixed: Mappi
     for name, reason in fixed.items():
         if name in given:
             raise ConfigError(f"the option {name} cannot be set: {reason}")
+    if any(name.startswith(_TABLE_PREFIX) for name in given):
+        raise ConfigError(
+            "Spark's catalog keeps a table's options from sources in Python: CREATE TEMPORARY VIEW … USING penstock OPTIONS (…) "
+            "hands them over"
+        )
     known = {name.lower(): name for name in names}
     for name in given:
         if name in known or name.startswith(KAFKA_PREFIX):

@@ -3,7 +3,8 @@
 Exactly once, a task begins with InitProducerId, which shuts out an earlier attempt and aborts what it left; then it looks at
 its marker, a group offset written in the transaction itself: if that says that this very batch is committed, nothing is
 written. The driver commits when every task has succeeded. Whoever dies before that leaves transactions open, which the
-next attempt, or their timeout, aborts; a driver that dies between two commits finds one half by its markers.
+next attempt, or their timeout, aborts; a driver that dies between two commits finds one half by its markers. A batch with
+a name gets one more marker when all of it is committed: whoever runs it again may divide its rows among other tasks.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from penstock.base.ids import TopicPartition
 from penstock.client import producer as transactions
 from penstock.client.cluster import Cluster
 from penstock.client.errors import AnswerError, ClientError, UnreachableError
-from penstock.client.groups import committed_offsets
+from penstock.client.groups import committed_offsets, set_offsets
 from penstock.client.produce import produce
 from penstock.client.produce_window import ProduceWindow
 from penstock.client.producer import Producer
@@ -59,6 +60,8 @@ class Written(WriterCommitMessage):
 
     rows: int
     producer: Producer | None = None
+    topic: str = field(default="", compare=False)
+    """One that was written, now or before; its first partition is where markers stand."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ class _Unit:
     transactional_id: str
     number: int | None
     """None: nobody could do it a second time."""
+    whole: str = ""
+    """The group whose marker says that all tasks of this number are committed."""
 
 
 class _Task:
@@ -85,23 +90,25 @@ class _Task:
         self.rows = 0
 
     def write_once(self, batches: Iterable[pa.RecordBatch], unit: _Unit) -> Written:
-        options = self._options
-        self._producer = transactions.begin(self._cluster, unit.transactional_id, options.transaction_timeout_ms)
+        if unit.whole and (place := self._marked(unit.whole, unit.number)):
+            return Written(0, topic=place.topic)
+        timeout_ms = self._options.transaction_timeout_ms
+        self._producer = transactions.begin(self._cluster, unit.transactional_id, timeout_ms)
         try:
-            if unit.number is not None and self._is_done(unit):
-                return Written(0)
+            if place := self._marked(unit.transactional_id, unit.number):
+                return Written(0, topic=place.topic)
             self._write_all(batches)
             if not self._sequences:
                 return Written(0)
+            # Kafka refuses an offset of a partition that does not exist; partition 0 of a topic written does.
+            place = TopicPartition(min(partition.topic for partition in self._sequences), 0)
             if unit.number is not None:
-                # Kafka refuses an offset of a partition that does not exist; partition 0 of a topic written does.
-                place = TopicPartition(min(partition.topic for partition in self._sequences), 0)
                 marker = {place: unit.number + 1}
                 transactions.add_offsets(self._cluster, self._producer, unit.transactional_id, marker)
         except BaseException:
             self._abort()
             raise
-        return Written(self.rows, self._producer)
+        return Written(self.rows, self._producer, place.topic)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Written:
         """At least once; unless it was switched off, a leader takes each batch of this task once and in order."""
@@ -128,16 +135,20 @@ class _Task:
     def _transactional_id(self) -> str | None:
         return None if self._producer is None else self._producer.transactional_id or None
 
-    def _is_done(self, unit: _Unit) -> bool:
-        assert unit.number is not None
-        marks = committed_offsets(self._cluster, unit.transactional_id, is_stable=True).values()
-        newest = max(marks, default=-1)
-        if newest > unit.number + 1:
+    def _marked(self, group_id: str, number: int | None) -> TopicPartition | None:
+        """Where the group's marker stands, if it says that this number is done."""
+        if number is None:
+            return None
+        marks = committed_offsets(self._cluster, group_id, is_stable=True)
+        place = max(marks, key=lambda one: marks[one], default=None)
+        if place is None or marks[place] <= number:
+            return None
+        if marks[place] > number + 1:
             raise RolledBackError(
-                f"{unit.transactional_id} has written number {newest - 1} already and is asked for number {unit.number}: its "
+                f"{group_id} has written number {marks[place] - 1} already and is asked for number {number}: its "
                 "checkpoint was rolled back, or another query uses it"
             )
-        return newest == unit.number + 1
+        return place
 
     def _abort(self) -> None:
         assert self._producer is not None
@@ -256,12 +267,17 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         task = self._task(f"task {number}", number)
         if not self._options.is_exactly_once:
             return task.write(iterator)
-        application = self._options.application
-        version = None if application is None else self._options.version
-        return task.write_once(iterator, _Unit(f"penstock-{application or self._unique}-{number}", version))
+        if self._options.application is None:
+            return task.write_once(iterator, _Unit(f"penstock-{self._unique}-{number}", None))
+        name = f"penstock-{self._options.application}"
+        return task.write_once(iterator, _Unit(f"{name}-{number}", self._options.version, f"{name}-all"))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self._commit(messages)
+        topics = [one.topic for one in messages if isinstance(one, Written) and one.topic]
+        if self._options.application is not None and topics:
+            done = {TopicPartition(min(topics), 0): self._options.version + 1}
+            set_offsets(cluster_of(self._options.client), f"penstock-{self._options.application}-all", done)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         self._abort(messages)

@@ -82,6 +82,10 @@ def read_sink_options(options: Mapping[str, str], schema: StructType) -> SinkOpt
         raise ConfigError("txnAppId and txnVersion go together: they name a write that is done once")
     if application is not None and not is_exactly_once:
         raise ConfigError("txnAppId and txnVersion are for delivery=exactly_once")
+    if is_exactly_once and given.get("asyncprogresstrackingenabled", "").lower() == "true":
+        raise ConfigError(
+            "asyncProgressTrackingEnabled does not go with delivery=exactly_once: after a crash rows would come again in other batches"
+        )
     acks = 1 if given_value(_ACKS, given) == "1" and not is_exactly_once else -1
     return SinkOptions(
         client=client,

@@ -54,10 +54,14 @@ class DefaultSource(DataSource):
         return StreamWriter(read_sink_options(self.options, schema), overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from penstock.base.errors import ConfigError
         from pyspark_penstock.options import read_stream_options
         from pyspark_penstock.rows import check_schema
-        from pyspark_penstock.stream import StreamReader
+        from pyspark_penstock.stream import RefusedStream, StreamReader
 
-        options = read_stream_options(self.options)
-        check_schema(schema, options.common.columns)
+        try:
+            options = read_stream_options(self.options)
+            check_schema(schema, options.common.columns)
+        except ConfigError as error:
+            return RefusedStream(str(error))
         return StreamReader(options)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from penstock.base.errors import ConfigError
 from penstock.base.ids import TopicPartition
 from penstock.client.cluster import Cluster
 from penstock.client.errors import ClientError
@@ -158,3 +159,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.common.fail_on_data_loss:
             raise DataLossError(what)
         log.warning("%s", what)
+
+
+class RefusedStream(DataSourceStreamReader):
+    """A stream whose options are wrong. It says so when it is first asked: Spark covers an error in its making with one of its own."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def initialOffset(self) -> dict[str, Any]:
+        raise ConfigError(self._reason)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        raise ConfigError(self._reason)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise ConfigError(self._reason)

@@ -190,6 +190,22 @@ def test_a_topic_is_a_table_in_sql(spark: SparkSession, penstock_server: str, nu
     assert [tuple(row) for row in found.collect()] == [(0, 100, 99), (1, 100, 99)]
 
 
+def test_sql_writes_to_a_topic_through_a_view(spark: SparkSession, penstock_server: str) -> None:
+    topic = new_topic(penstock_server)
+    options = f"OPTIONS (`kafka.bootstrap.servers` '{penstock_server}', topic '{topic}', delivery 'exactly_once')"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW sent (key STRING, value STRING) USING penstock {options}")
+    spark.sql("INSERT INTO sent VALUES ('k', 'a'), (NULL, 'b')")
+    assert sorted(values(load(spark, penstock_server, subscribe=topic))) == [b"a", b"b"]
+
+
+def test_a_table_in_the_catalog_is_refused_when_it_is_made(spark: SparkSession, penstock_server: str) -> None:
+    """Spark would make it and then read it without its options."""
+    with pytest.raises(AnalysisException, match="CREATE TEMPORARY VIEW … USING penstock"):
+        spark.sql(
+            f"CREATE TABLE t USING penstock OPTIONS (`kafka.bootstrap.servers` '{penstock_server}', subscribe 't')"
+        )
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

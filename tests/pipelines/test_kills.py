@@ -20,6 +20,8 @@ from tests.support.served_broker import ServedBroker
 SECONDS = 300
 ROUND_ROWS = 400
 VICTIMS = ("driver", "source", "task", "broker")
+TURNS, KILLS = 6, 5
+"""Thirty kills together, each turn with its own broker and pipeline."""
 _MARKS = {"source": b"python_streaming_source_runner", "task": b"pyspark.daemon"}
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
@@ -73,8 +75,9 @@ def processes_of(leader: int, mark: bytes) -> list[int]:
     return [process for process in marked if is_below(process)]
 
 
-def test_every_row_is_written_once_whoever_is_killed(spark: SparkSession, tmp_path: Path, full_counts: bool) -> None:
-    chance = random.Random(20260101)
+@pytest.mark.parametrize("turn", range(TURNS))
+def test_every_row_is_written_once_whoever_is_killed(spark: SparkSession, tmp_path: Path, turn: int) -> None:
+    chance = random.Random(turn)
     with ServedBroker(tmp_path) as broker:
         server = broker.bootstrap_servers
         broker.port = int(server.rpartition(":")[2])
@@ -92,7 +95,7 @@ def test_every_row_is_written_once_whoever_is_killed(spark: SparkSession, tmp_pa
         file.write_text(json.dumps(content))
         pipeline = PipelineProcess(file)
         sent = 0
-        for kill in range(30 if full_counts else 4):
+        for kill in range(turn * KILLS, (turn + 1) * KILLS):
             for partition in (0, 1):
                 rows = [b'{"n": %d}' % number for number in range(sent + partition, sent + ROUND_ROWS, 2)]
                 send(server, topic, rows, partition=partition)

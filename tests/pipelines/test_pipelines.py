@@ -74,12 +74,14 @@ def test_check_finds_every_mistake_and_runs_nothing(spark: SparkSession, penstoc
         },
     )
     content["sources"]["missing"] = {"topic": "nowhere-either"}
+    content["sources"]["wrong"] = {"topic": topic, "options": {"maxTriggerDelay": "soon"}}
     content["trigger"] = "10 secnds"
     _, mistakes = check(spark, read_content(content, tmp_path / "p.yaml"))
     found = {mistake.place: mistake.reason for mistake in mistakes}
     expected = {
         "trigger": "10 secnds",
         "sources, missing": "has no topic nowhere-either",
+        "sources, wrong": "maxTriggerDelay='soon'",
         "transforms, unknown_column": r"`amonut` cannot be resolved\. Did you mean .*`amount`",
         "transforms, bad_sql": "Syntax error at or near 'SELEC'",
         "transforms, python": "nothing",

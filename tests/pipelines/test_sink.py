@@ -205,6 +205,14 @@ def test_a_write_with_a_name_is_done_once(server: str) -> None:
     assert [row.value for row in committed(server, topic)] == [b"first", b"next"]
 
 
+def test_a_write_with_a_name_is_done_once_however_its_rows_are_divided(spark: SparkSession, server: str) -> None:
+    topic, name = new_topic(server), uuid.uuid4().hex
+    frame = spark.range(20).selectExpr("CAST(id AS STRING) AS value")
+    for tasks in (2, 5, 1):
+        write(frame.repartition(tasks), server, topic=topic, delivery="exactly_once", txnAppId=name, txnVersion="1")
+    assert sorted(int(row.value or b"") for row in committed(server, topic)) == list(range(20))
+
+
 def test_a_broker_that_is_killed_at_any_point_leaves_every_row_once(tmp_path: Path) -> None:
     with ServedBroker(tmp_path) as broker:
         broker.port = int(broker.bootstrap_servers.rpartition(":")[2])
@@ -256,6 +264,11 @@ def test_an_abort_after_a_failed_commit_leaves_alone_what_was_sent(
         ("value binary", {"topic": "t", "txnAppId": "a", "txnVersion": "1"}, "are for delivery=exactly_once"),
         ("value binary", {"topic": "t", "kafka.transactional.id": "a"}, "names its transactions itself"),
         ("value binary", {"topic": "t", "deliver": "x"}, "is delivery meant"),
+        (
+            "value binary",
+            {"topic": "t", "delivery": "exactly_once", "asyncProgressTrackingEnabled": "true"},
+            "asyncProgressTrackingEnabled does not go with",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(schema: str, options: dict[str, str], sentence: str) -> None:

@@ -172,3 +172,11 @@ def test_a_partition_that_comes_later_is_read_from_its_beginning(
     send(server, topic, texts(5, 10), partition=1)
     reading.run()
     assert reading.values == numbers(5, 10)
+
+
+def test_a_wrong_option_is_said_and_nothing_else(stream: Callable[..., Stream], penstock_server: str) -> None:
+    """Spark's runner stumbles over an error that is raised while a reader is made, and tells of its own."""
+    reading = stream(penstock_server, new_topic(penstock_server), maxTriggerDelay="soon")
+    with pytest.raises(StreamingQueryException, match="maxTriggerDelay='soon'") as refusal:
+        reading.run()
+    assert "UnboundLocalError" not in str(refusal.value)

@@ -41,14 +41,15 @@ def _trigger(spark: SparkSession, spec: PipelineSpec) -> Iterator[Mistake]:
 def _topics(spec: PipelineSpec) -> Iterator[Mistake]:
     """What is to be read and written must be there: topics are not made in passing."""
     from pyspark_penstock.clusters import cluster_for, cluster_of
-    from pyspark_penstock.options import read_common
+    from pyspark_penstock.options import read_batch_options, read_stream_options
     from pyspark_penstock.planning import find_partitions
     from pyspark_penstock.sink_options import client_of
 
     for source in spec.sources:
         if source.is_topic:
             try:
-                common = read_common(source.options)
+                read = read_stream_options if source.is_stream else read_batch_options
+                common = read(source.options).common
                 if not find_partitions(cluster_for(common), common.subscription):
                     yield Mistake(place=f"sources, {source.name}", reason="no topic matches the pattern")
             except PenstockError as error:
