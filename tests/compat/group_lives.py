@@ -52,8 +52,9 @@ class Told:
         self._address = address
         self.group = group
         self.versions = versions
-        self.story: list[tuple[str, Any]] = []
+        self._answers: list[tuple[str, Any]] = []
         self.ids: dict[str, str] = {"nobody": "nobody", "": ""}
+        self._names: dict[str, str] = {}
         self._wires: dict[str, Wire] = {}
         self._open = ExitStack()
         self._threads = self._open.enter_context(ThreadPoolExecutor(4))
@@ -82,16 +83,20 @@ class Told:
         answer = asked.result(SECONDS)
         if name:
             self.ids[name] = answer["member_id"]
-        self.story.append((step, self._named(answer)))
+            self._names[answer["member_id"]] = name
+        self._answers.append((step, answer))
         return answer
+
+    def story(self) -> list[tuple[str, Any]]:
+        """Every step and its answer. A leader is told of members before those know their ids: named at the end."""
+        return [(step, self._named(answer)) for step, answer in self._answers]
 
     def _named(self, value: Any) -> Any:
         if isinstance(value, dict):
             return {key: self._named(one) for key, one in value.items() if key not in _UNTOLD}
         if isinstance(value, list):
             return sorted((self._named(one) for one in value), key=str)
-        names = {member_id: name for name, member_id in self.ids.items()}
-        return names.get(value, value) if isinstance(value, str) else value
+        return self._names.get(value, value) if isinstance(value, str) else value
 
     # Requests.
     def join(self, member: str, *, who: str = "", instance: str | None = None, **more: Any) -> Future[Any]:
@@ -307,4 +312,4 @@ def story(address: str, life: str, clients: str) -> list[tuple[str, Any]]:
     """What a broker says to a life that clients of one generation lead."""
     with Told(address, f"{life}-{clients}", CLIENTS[clients]) as told:
         LIVES[life](told)
-        return told.story
+        return told.story()

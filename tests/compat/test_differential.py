@@ -57,7 +57,6 @@ def test_the_same_request_gets_the_same_answer(pair: Pair) -> None:
     assert unused == [], "differences that are no longer there stand in the table"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("pair", ["4.3"], indirect=True)
 def test_groups_live_the_same_lives(pair: Pair) -> None:
     """Every state, every answer that depends on one: dynamic and static members, clients of three generations.
@@ -89,7 +88,6 @@ def _is_coordinated(wire: Wire) -> bool:
     return bool(found["error_code"] == "none" and listed[0]["error_code"] == "none")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("pair", ["4.3"], indirect=True)
 def test_random_requests_get_the_same_answers(pair: Pair) -> None:
     """4.3 only: a request with two mistakes is told of the first one that it looks for, and 3.9 looks in another order."""
