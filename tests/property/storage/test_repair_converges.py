@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import hypothesis.strategies as st
-from hypothesis import given
+from hypothesis import example, given
 from tests.support.forgetful_files import ForgetfulFiles
 from tests.unit.storage.inspection import NOW_MS, make_directory
 
@@ -81,6 +81,7 @@ def kept_of(files: ForgetfulFiles, path: str) -> list[bytes]:
     return [whole, *aside, *(whole + data for data in aside)]
 
 
+@example(32871442, False)  # a whole snapshot of another log stands in this one, between two segments
 @given(st.integers(0, 2**32), st.booleans())
 def test_a_second_repair_finds_nothing_more_to_mend(seed: int, force: bool) -> None:
     contents = dict(good_files())

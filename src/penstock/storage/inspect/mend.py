@@ -228,19 +228,21 @@ class Mender(NamedTuple):
     def _aborts(
         self, place: PartitionPlace, summary: PartitionSummary, base: int
     ) -> Iterator[tuple[int, int, AbortedTransaction | None]]:
-        """(offset, producer id, entry) of each abort marker in a segment; no entry where nothing of its data is known."""
+        """(offset, producer id, entry) of each abort marker in a segment; no entry where nothing of its data is known.
+
+        All of the log before it is read: a snapshot in between may be whole and yet not this log's.
+        """
         offsets = [
             parsed[0]
             for parsed in map(names.parse_segment_file, self.files.list(place.path))
             if parsed is not None and parsed[1:] == (names.SNAPSHOT, "")
         ]
         producers = Producers()
-        start = restore_snapshot(producers, Snapshots(self.files, place.path, offsets), base)
+        first = min((segment.base_offset for segment in summary.segments), default=base)
+        start = restore_snapshot(producers, Snapshots(self.files, place.path, offsets), first)
         for segment in summary.segments:
             if segment.base_offset > base:
                 return
-            if segment.end_offset <= start and segment.base_offset != base:
-                continue
             for batch, marker in self._producer_batches(place, segment.base_offset, start):
                 completed = producers.update(batch, marker)
                 entry = None
