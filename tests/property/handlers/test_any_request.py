@@ -104,7 +104,8 @@ def _check_readable(answer: Answer) -> None:
     try:
         answer.read()
     except OutOfBoundValue as error:  # kio's times begin in 1970; the wire's -1 says that there is none
-        assert "negative timestamp" in str(error)
+        if "negative timestamp" not in str(error):
+            raise
 
 
 @pytest.mark.parametrize("key", sorted(APIS), ids=lambda key: APIS[key].name)
