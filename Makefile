@@ -38,6 +38,7 @@ $(STAMPS)/packages: pyproject.toml constraints.txt $(STAMPS)/venv
 	@touch $@
 
 $(STAMPS)/kernels: setup.py $(wildcard src/penstock/*/*.py src/penstock/*/*.pxd src/penstock/*/*.h) $(STAMPS)/packages
+	@for made in src/penstock/*/*.so; do [ -e "$${made%%.*}.py" ] || rm -f "$$made"; done  # its module is gone
 	@$(PY) setup.py -q build_ext --inplace --parallel 2
 	@if ls src/penstock/records/kernels.*.so >/dev/null 2>&1; then touch $@; fi  # without a compiler: once more next time
 

@@ -13,7 +13,6 @@ from typing import Self
 from tests.support.processes import Child, wait_until
 
 SOURCE = Path(__file__).parents[2] / "src"
-_PROGRAM = "import sys; from penstock.cli.serve import main; sys.exit(main(sys.argv[1:]))"
 _READY = re.compile(r"^ready PLAINTEXT://(127\.0\.0\.1:\d+)$", re.MULTILINE)
 
 
@@ -45,7 +44,8 @@ class ServedBroker:
     def start(self) -> Self:
         self._starts += 1
         output = self._directory / f"broker-{self._starts}.log"
-        command = [sys.executable, "-c", _PROGRAM, "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}"]
+        command = [sys.executable, "-m", "penstock.cli", "serve"]
+        command += ["--data", str(self.data), "--listen", f"127.0.0.1:{self.port}"]
         for setting in self._settings:
             command += ["--set", setting]
         command += map(str, self._options)

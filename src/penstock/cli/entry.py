@@ -6,6 +6,9 @@ import sys
 
 
 def main() -> int:
+    # kio's schemas register themselves with hypothesis where that is installed: a third of a broker's start and memory,
+    # and a directory of its own wherever a command is run.
+    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     if sys.argv[1:2] == ["serve"]:
         from penstock.cli.serve import main as serve
 

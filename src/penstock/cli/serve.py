@@ -54,8 +54,6 @@ def main(arguments: Sequence[str]) -> int:
     _open_standard_streams()
     kernels_notice.give()
     gc.disable()  # until the broker serves: what a start makes is no garbage
-    # kio's schemas register themselves with hypothesis where that is installed: a third of a broker's start and memory.
-    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     from penstock.app.config import BrokerConfig, merge
 
     _set_up_logging(given.log_format, given.log_level)

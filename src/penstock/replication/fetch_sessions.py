@@ -119,10 +119,6 @@ class FetchContext:
                 session.partitions[key] = session.partitions.pop(key)
         return selected
 
-    def would_send(self, found: list[Found]) -> bool:
-        """Whether an incremental answer would say anything at all; changes nothing."""
-        return any(state.must_tell for state in found)
-
 
 class FetchSessions:
     def __init__(self, clock: Clock, slots_max: int, new_id: Callable[[], int]) -> None:
