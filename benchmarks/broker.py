@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks import load
 from benchmarks.peers import Kafka, Peer, Penstock, bootstrap, cpu, exchange, resident_mb
 from benchmarks.scale import ALONE
-from benchmarks.table import Figure, chosen, header, picture, run_each, table
+from benchmarks.table import Figure, chosen, header, picture, run_each, table, write_section
 from penstock.records.build import build_batch
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -221,12 +221,19 @@ def main(arguments: list[str]) -> int:
     if not ALONE.keys() >= set(wanted):
         with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
             figures = run({*wanted, "warm"}, Path(folder))
-        print(f"# {header()}\n\n{table(figures, 'Kafka 4.3')}")
     alone = run_each(ALONE, [name for name in ALONE if name in wanted])
+    parts = [f"`make bench`, {header()}"]
+    if figures:
+        parts.append(table(figures, "Kafka 4.3"))
     if alone:
-        print(f"\n# {header()}, without Kafka\n\n{table(alone, 'yardstick')}")
+        parts.append(f"Without Kafka, beside a small broker or a bound:\n\n{table(alone, 'yardstick')}")
+    said = "\n\n".join(parts)
+    print(said)
     if write:
         picture(figures, "One broker beside Apache Kafka 4.3 (times better)", DOCS / "benchmarks-broker.svg")
+        write_section(
+            DOCS / "benchmarks.md", "One broker", f"![times better than Kafka](benchmarks-broker.svg)\n\n{said}"
+        )
     return 0
 
 
