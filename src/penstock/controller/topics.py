@@ -11,6 +11,7 @@ from penstock.controller.cluster import Cluster
 from penstock.controller.errors import (
     InvalidPartitionsError,
     InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
     InvalidRequestError,
     PolicyViolationError,
     TopicExistsError,
@@ -131,6 +132,8 @@ def _replicas(image: Image, wanted: NewTopic, defaults: TopicDefaults) -> dict[i
         return _assigned(image, wanted.assignments)
     partitions = defaults.partitions if wanted.partitions == -1 else wanted.partitions
     factor = defaults.replication_factor if wanted.replication_factor == -1 else wanted.replication_factor
+    if factor <= 0:
+        raise InvalidReplicationFactorError(f"a topic has at least one replica, not {factor}")
     if partitions <= 0:
         raise InvalidPartitionsError(f"a topic has at least one partition, not {partitions}")
     if partitions > PARTITIONS_MAX:
