@@ -130,6 +130,7 @@ def topics() -> Iterator[Case]:
         ("retention.ms", "-2"),
         ("retention.ms", ""),
         ("segment.bytes", "13"),
+        ("segment.bytes", "14"),
         ("segment.bytes", "2147483648"),
         ("segment.ms", "0"),
         ("cleanup.policy", "shred"),

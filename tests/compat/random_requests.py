@@ -14,7 +14,7 @@ _PARTITION = st.sampled_from([0, 1, 2, 9, -1])
 _STAMP = st.sampled_from([-7, -6, -5, -4, -3, -2, -1, 0, T0, T0 + 3, T0 + 10, T0 + 20, T0 + 21, 2**62])
 _COUNT = st.sampled_from([-2, -1, 0, 1, 2, 3, 5])
 _KEYS = st.sampled_from(
-    ["retention.ms", "segment.bytes", "segment.ms", "cleanup.policy", "compression.type", "min.insync.replicas",
+    ["retention.ms", "segment.ms", "cleanup.policy", "compression.type", "min.insync.replicas",
      "max.message.bytes", "preallocate", "flush.ms", "nonsense", "min.cleanable.dirty.ratio", "message.timestamp.type"]
 )  # fmt: skip
 _VALUES = st.sampled_from(
