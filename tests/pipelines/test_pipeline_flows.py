@@ -136,6 +136,8 @@ def test_unmet_expectations_add_up_and_reports_without_a_batch_count_nothing() -
          "a row of v does not meet e: a > 0", True),
         ("x\npyspark.errors.exceptions.base.PythonException: y\npyspark_penstock.sink_columns.BadRowError: batch 3, task 0: row 1 names no topic",
          "batch 3, task 0: row 1 names no topic", True),
+        ("An error occurred while calling o50.toTable.\n: java.lang.IncompatibleClassChangeError: class a.SparkView can not implement b.View\n\tat java.x",
+         "java.lang.IncompatibleClassChangeError: class a.SparkView can not implement b.View", True),
     ],
 )  # fmt: skip
 def test_what_spark_says_becomes_one_sentence(text: str, said: str, lasting: bool) -> None:

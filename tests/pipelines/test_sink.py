@@ -205,6 +205,7 @@ def test_a_write_with_a_name_is_done_once(server: str) -> None:
     assert [row.value for row in committed(server, topic)] == [b"first", b"next"]
 
 
+@pytest.mark.parametrize("server", [pytest.param("kafka", marks=pytest.mark.long), "penstock"], indirect=True)
 def test_a_write_with_a_name_is_done_once_however_its_rows_are_divided(spark: SparkSession, server: str) -> None:
     topic, name = new_topic(server), uuid.uuid4().hex
     frame = spark.range(20).selectExpr("CAST(id AS STRING) AS value")

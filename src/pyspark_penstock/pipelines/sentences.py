@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
+_JAVA_ERROR = re.compile(r"^(?:Caused by)?: ([\w.$]+(?:Error|Exception)(?:: .+)?)$", re.MULTILINE)
 _CODE = re.compile(r"^\s*\[[\w.]+\]\s*")
 _TAIL = re.compile(r"\s*SQLSTATE: \w+.*\Z", re.DOTALL)
 _WRAPPERS = ("PythonException", "Py4JJavaError", "StreamingQueryException", "SparkException", "PySparkRuntimeError", "SystemError")  # fmt: skip
@@ -16,6 +17,9 @@ LASTING = (
     "CheckpointError",
     "ConfigError",
     "DataLossError",
+    "IncompatibleClassChangeError",
+    "NoClassDefFoundError",
+    "NoSuchMethodError",
     "PayloadError",
     "RolledBackError",
     "UnknownTopicError",
@@ -34,6 +38,9 @@ def sentence(error: BaseException | str) -> str:
     if causes:
         name, said = causes[-1]
         return _plain(said) if name in LASTING or name.startswith("Unreachable") else f"{name}: {_plain(said)}"
+    java = _JAVA_ERROR.findall(text)
+    if java and text.startswith("An error occurred while calling"):
+        return _plain(java[-1])
     first = _plain(text)
     return first or type(error).__name__
 
