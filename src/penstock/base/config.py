@@ -47,7 +47,7 @@ def _parse_int(bits: int) -> Callable[[str], int]:
 
     def parse(text: str) -> int:
         value = int(text)
-        if not low <= value <= high or text.startswith("+") or "_" in text:
+        if not low <= value <= high or "_" in text:
             raise ValueError(text)
         return value
 

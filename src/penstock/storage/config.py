@@ -38,7 +38,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey[Any]] = table(
     text_list(
         "cleanup.policy",
         ("delete",),
-        "What happens to old data: deleted when it is too old or too much, compacted by key, or both.",
+        "What happens to old data: deleted when it is too old or too much, compacted by key, both, or (empty) nothing.",
         choices=("compact", "delete"),
         synonyms=("log.cleanup.policy",),
     ),
@@ -430,8 +430,6 @@ def log_config(overrides: Mapping[str, str] | None = None, defaults: Mapping[str
     values = {key.name: key.default for key in TOPIC_KEYS.values()}
     values.update(defaults or {})
     values.update(read_topic_config(overrides or {}))
-    if not values["cleanup.policy"]:
-        raise ConfigError("cleanup.policy is empty: it is delete, compact, or both")
     compact = "compact" in values["cleanup.policy"]
     compression = values["compression.type"]
     codec = None
