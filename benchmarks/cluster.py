@@ -227,7 +227,7 @@ ROWS = (
     ("p99", "end to end at 2,000 records/s, acks=all, p99", "ms", "<= 1.0 x"),
     ("killed", "leader killed: time without writes", "s", "<= 0.45 x"),
     ("stopped", f"leader of {LED_BY_ONE} partitions stopped: time without writes", "s", "<= 1.0 x"),
-    ("controller", f"controller killed, {MANY:,} partitions: session's end to the last broker told", "s", "<= 1.0 x"),
+    ("controller", f"controller killed, {MANY:,} partitions: session's end to the last broker told", "s", "<= 3.0 s"),
     ("catch-up", "follower back after a restart, until in sync", "MB/s", ">= 1.0 x"),
     ("memory-idle", "resident memory of the three, idle", "MB", "<= 0.15 x"),
     ("memory-loaded", "resident memory of the three, after the load", "MB", "<= 0.15 x"),
@@ -249,12 +249,19 @@ def run(names: list[str], kind: str, make: Callable[[Path, int, str], Member]) -
     return found
 
 
+def _ratio(ours: float, theirs: float, wanted: str) -> float:
+    """Beside a bound in seconds the seconds themselves."""
+    return ours if wanted.endswith(" s") else ours / theirs
+
+
 def main(arguments: list[str]) -> int:
     names = chosen(BENCHES, [name for name in arguments if name != "--write"])
     theirs = run(names, "Kafka 3.9", kafka_member)
     ours = run(names, "Penstock", PenstockMember)
     figures = [
-        Figure(work, f"{ours[key]:.3g} {unit}", f"{theirs[key]:.3g} {unit}", ours[key] / theirs[key], wanted)
+        Figure(
+            work, f"{ours[key]:.3g} {unit}", f"{theirs[key]:.3g} {unit}", _ratio(ours[key], theirs[key], wanted), wanted
+        )
         for key, work, unit, wanted in ROWS
         if key in ours
     ]
