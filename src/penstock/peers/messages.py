@@ -89,13 +89,8 @@ def _write_leader_and_isr(request: LeaderAndIsr) -> Call:
                 topic_id=topic_id,
                 partition_states=tuple(
                     shape.topic_states.partition_states.make(
-                        partition_index=state.partition,
-                        controller_epoch=state.controller_epoch,
-                        leader=state.leader,
-                        leader_epoch=state.leader_epoch,
-                        isr=state.isr,
+                        **_told(state),
                         partition_epoch=state.partition_epoch,
-                        replicas=state.replicas,
                         adding_replicas=state.adding_replicas,
                         removing_replicas=state.removing_replicas,
                         is_new=state.is_new,
@@ -113,8 +108,20 @@ def _write_leader_and_isr(request: LeaderAndIsr) -> Call:
     )
 
 
+def _told(state: PartitionState) -> dict[str, Any]:
+    """What LeaderAndIsr and UpdateMetadata both tell of a partition; `_partition_state` reads it."""
+    return {
+        "partition_index": state.partition,
+        "controller_epoch": state.controller_epoch,
+        "leader": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "isr": state.isr,
+        "replicas": state.replicas,
+    }
+
+
 def _partition_state(topic: Any, state: Any, partition_epoch: int, **further: Any) -> PartitionState:
-    """What LeaderAndIsr and UpdateMetadata both tell of a partition; they have another name for its epoch."""
+    """The other way round; the two have another name for a partition's epoch."""
     return PartitionState(
         topic=str(topic.topic_name),
         topic_id=topic.topic_id or uuid.UUID(int=0),
@@ -209,13 +216,8 @@ def _write_update_metadata(request: UpdateMetadata) -> Call:
                 topic_id=topic_id,
                 partition_states=tuple(
                     shape.topic_states.partition_states.make(
-                        partition_index=state.partition,
-                        controller_epoch=state.controller_epoch,
-                        leader=state.leader,
-                        leader_epoch=state.leader_epoch,
-                        isr=state.isr,
+                        **_told(state),
                         zk_version=state.partition_epoch,
-                        replicas=state.replicas,
                         offline_replicas=state.offline_replicas,
                     )
                     for state in states
