@@ -127,35 +127,34 @@ class Writer:
 
 
 def leader_killed(cluster: ThreeBrokers) -> Found:
-    """The leader is not the controller: what is measured is the session, the election and the clients' way there."""
-    leader = next(broker for broker in BROKERS if broker != _controller(cluster))
-    others = [broker for broker in BROKERS if broker != leader]
-    cluster.create("killed", [[leader, *others]])
-    with Writer(cluster, "killed") as writer:
-        start = time.monotonic()
-        cluster.members[leader].kill9()
-        gap = writer.longest_gap(start)
-    cluster.members[leader].start()
-    cluster.wait_for_isr("killed", 3)
-    return {"killed": gap}
+    return {"killed": _gap(cluster, "killed", 1, lambda leader: leader.kill9())}
 
 
 def leader_stopped(cluster: ThreeBrokers) -> Found:
-    leader = next(broker for broker in BROKERS if broker != _controller(cluster))
-    others = [broker for broker in BROKERS if broker != leader]
-    cluster.create("stopped", [[leader, *others]] * LED_BY_ONE)
-    with Writer(cluster, "stopped") as writer:
+    return {"stopped": _gap(cluster, "stopped", LED_BY_ONE, lambda leader: leader.stop())}
+
+
+def _gap(cluster: ThreeBrokers, topic: str, partitions: int, end: Callable[[Member], object]) -> float:
+    """The longest time without writes when a leader ends, which is not the controller: election and the clients' way."""
+    leader, others = _one_and_others(cluster)
+    cluster.create(topic, [[leader, *others]] * partitions)
+    with Writer(cluster, topic) as writer:
         start = time.monotonic()
-        cluster.members[leader].stop()
+        end(cluster.members[leader])
         gap = writer.longest_gap(start)
     cluster.members[leader].start()
-    cluster.wait_for_isr("stopped", 3)
-    return {"stopped": gap}
+    cluster.wait_for_isr(topic, 3)
+    return gap
+
+
+def _one_and_others(cluster: ThreeBrokers) -> tuple[int, list[int]]:
+    """A broker that is not the controller, and the two others."""
+    one = next(broker for broker in BROKERS if broker != _controller(cluster))
+    return one, [broker for broker in BROKERS if broker != one]
 
 
 def catch_up(cluster: ThreeBrokers) -> Found:
-    follower = next(broker for broker in BROKERS if broker != _controller(cluster))
-    others = [broker for broker in BROKERS if broker != follower]
+    follower, others = _one_and_others(cluster)
     cluster.create("behind", [[*others, follower]])
     cluster.members[follower].stop()
     cluster.wait_for_isr("behind", 2)
