@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 import uuid
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.app.config import BrokerConfig
+from penstock.app.listeners import told_address
 from penstock.app.metrics import BrokerMetrics
 from penstock.app.progress import RecoveryProgress
 from penstock.app.registration import Registration
 from penstock.base.clock import SystemClock
 from penstock.base.errors import ConfigError, LogDirectoryError
 from penstock.base.files import Files, SystemFiles
-from penstock.base.ids import TopicPartition, topic_id_text
+from penstock.base.ids import TopicPartition
 from penstock.base.jobs import ThreadJobs
-from penstock.base.randomness import Randomness, SystemRandomness
+from penstock.base.randomness import SystemRandomness, new_topic_id
 from penstock.controller.leaders import decide_offline
 from penstock.controller.topics import TopicDefaults
 from penstock.coordinator.groups.config import GroupSettings
@@ -53,7 +53,7 @@ from penstock.metadata.layout import BrokerNode, Endpoint
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.replication.partitions import Partitions
 from penstock.server.dispatch import Dispatch, Dispatcher
-from penstock.server.listener import Address, Server, is_any_interface
+from penstock.server.listener import Address, Server
 from penstock.server.metrics_page import MetricsPage
 from penstock.storage.config import LogConfig, log_config
 from penstock.storage.directory_state import DirectoryState
@@ -63,14 +63,6 @@ if TYPE_CHECKING:
     from penstock.app.cluster import ClusterParts
 
 logger = logging.getLogger(__name__)
-
-
-def new_topic_id(randomness: Randomness) -> uuid.UUID:
-    """A random id that prints without a leading dash, as Kafka's do."""
-    while True:
-        topic_id = randomness.uuid()
-        if not topic_id_text(topic_id).startswith("-"):
-            return topic_id
 
 
 class Broker:
@@ -335,12 +327,7 @@ class Broker:
 
     def advertised(self, bound: Address) -> Address:
         """What clients are told of a listener: never an address that means every interface."""
-        told = self.config.advertised.get(bound.name)
-        if told is not None:
-            return Address(name=told.name, host=told.host, port=told.port or bound.port)
-        if is_any_interface(bound.host):
-            return Address(name=bound.name, host=socket.gethostname(), port=bound.port)
-        return bound
+        return told_address(bound, self.config.advertised)
 
     def _make_waits(self) -> tuple[Delayed[TopicPartition], Delayed[TopicPartition]]:
         return Delayed("Produce", self._clock, self._loop), Delayed("Fetch", self._clock, self._loop)

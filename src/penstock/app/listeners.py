@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from penstock.base.errors import ConfigError
@@ -36,6 +37,16 @@ def read_listeners(values: Values) -> tuple[tuple[Address, ...], dict[str, Addre
             raise ConfigError(f"{told} cannot be advertised: nobody can connect to {told.host or 'an empty host'!r}")
         advertised[told.name] = told
     return listeners, advertised
+
+
+def told_address(bound: Address, advertised: Mapping[str, Address]) -> Address:
+    """What clients are told of a listener: never an address that means every interface."""
+    told = advertised.get(bound.name)
+    if told is not None:
+        return Address(name=told.name, host=told.host, port=told.port or bound.port)
+    if is_any_interface(bound.host):
+        return Address(name=bound.name, host=socket.gethostname(), port=bound.port)
+    return bound
 
 
 def _check_protocols(listeners: Iterable[Address], entries: Iterable[str]) -> None:

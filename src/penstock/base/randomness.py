@@ -6,6 +6,8 @@ import os
 import uuid
 from typing import Protocol
 
+from penstock.base.ids import topic_id_text
+
 
 class Randomness(Protocol):
     def bytes(self, count: int) -> bytes: ...
@@ -54,3 +56,11 @@ class SeededRandomness(_Drawn):
 
     def bytes(self, count: int) -> bytes:
         return self._random.randbytes(count)
+
+
+def new_topic_id(randomness: Randomness) -> uuid.UUID:
+    """A random id that prints without a leading dash, as Kafka's do."""
+    while True:
+        topic_id = randomness.uuid()
+        if not topic_id_text(topic_id).startswith("-"):
+            return topic_id
