@@ -16,6 +16,7 @@ from kio.serial import entity_writer
 from penstock.handlers.registry import make_registry
 from penstock.records.batch import Codec
 from penstock.records.build import build_batch
+from tests.support import judges
 from tests.support.wire import build, header
 
 RECORDS = [
@@ -54,7 +55,7 @@ def batches(corpus: Path) -> None:
 @pytest.mark.parametrize("target", ["frames", "batches"])
 def test_nothing_but_declared_errors(target: str, tmp_path: Path, full_counts: bool) -> None:
     if importlib.util.find_spec("atheris") is None:
-        assert os.environ.get("CI") != "true", "atheris is missing"
+        assert not judges.ON_CI, "atheris is missing"
         pytest.skip("atheris is not installed")
     (corpus := tmp_path / "corpus").mkdir()
     {"frames": frames, "batches": batches}[target](corpus)

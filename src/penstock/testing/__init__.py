@@ -1,6 +1,6 @@
 """A broker for tests, or a cluster: in this process or in one of its own, with faults on demand.
 
-    from penstock.testing import Broker
+    from penstock.testing import Broker, Cluster
 
     with Broker() as broker:
         producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
