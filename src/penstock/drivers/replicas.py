@@ -246,9 +246,7 @@ class Replicas:
         for state in request.partitions:
             topics.setdefault(state.topic, []).append(state)
         for topic, states in topics.items():
-            for state in states:
-                if state.leader == LEADER_DURING_DELETION:
-                    image.forget_partition(topic, state.partition)
+            image.forget_partitions(topic, {one.partition for one in states if one.leader == LEADER_DURING_DELETION})
             kept = [state for state in states if state.leader != LEADER_DURING_DELETION]
             if not kept:
                 continue
