@@ -1,5 +1,6 @@
 """What a broker does that the controller speaks to: roles, refusals, ends, and how ISR changes reach the controller (rows R2, R5, C3)."""
 
+import shutil
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -266,15 +267,51 @@ def test_a_log_in_doubt_is_cut_to_its_recovery_point_before_it_follows(broker: B
         if log.end_offset == 2:
             log.flush()
     key = TopicPartition("t", 0)
-    broker.replicas.doubts = Doubts(cast(Any, broker.world.files), log.directory + "/..", "new", [key])
+    broker.replicas.doubts = Doubts(
+        cast(Any, broker.world.files), log.directory + "/..", "new", {key: log.recovery_point}
+    )
     broker.become(1, 1)
     assert log.end_offset == 4, "a leader stays as it is"
     assert key not in broker.replicas.doubts
-    broker.replicas.doubts = Doubts(cast(Any, broker.world.files), log.directory + "/..", "newer", [key])
+    broker.replicas.doubts = Doubts(
+        cast(Any, broker.world.files), log.directory + "/..", "newer", {key: log.recovery_point}
+    )
     broker.become(2, 2)
     assert log.end_offset == 2
     assert broker.leaders[0].asked[0][0][0].offset == 2
     assert key not in broker.replicas.doubts
+
+
+def test_a_log_in_doubt_gets_no_role_before_the_disk_knows_that_it_is_settled(broker: Broker) -> None:
+    """It would be cut once more after a kill, below what was acknowledged meanwhile."""
+    broker.become(1, 0)
+    log, key = broker.partition.log, TopicPartition("t", 0)
+    for _ in range(4):
+        broker.partition.append(bytearray(build_batch([(broker.world.clock.wall_ms(), None, b"x", ())])), 1)
+    log.flush()
+    missing = log.directory + "/missing"
+    (Path(missing)).mkdir()
+    broker.replicas.doubts = doubts = Doubts(cast(Any, broker.world.files), missing, "new", {key: 1})
+    shutil.rmtree(missing)
+    for leader, end_offset in ((1, 4), (2, 1)):
+        answer = broker.become(leader, 1)
+        assert isinstance(answer.error, BrokerNotAvailableError), "the controller tries again"
+        assert (broker.partition.leader_epoch, broker.leaders) == (0, [])
+        assert key in doubts
+        assert log.end_offset == end_offset
+    Path(missing).mkdir()
+    assert broker.become(2, 1) == PeerAnswer()
+    assert broker.leaders[0].asked[0][0][0].offset == 1, "a clean stop since does not make it whole"
+    assert key not in Doubts(cast(Any, broker.world.files), missing, "new", {key: 1})
+
+
+def test_requests_wait_for_one_that_waits_for_the_disk(broker: Broker) -> None:
+    order: list[str] = []
+    broker.replicas.take(roles(state(1, 0)), lambda _answer: order.append("roles"))
+    broker.replicas.take(news(state(1, 0)), lambda _answer: order.append("news"))
+    assert order == [], "directories are made on a thread"
+    broker.world.loop.turn()
+    assert order == ["roles", "news"]
 
 
 # ISR changes.
