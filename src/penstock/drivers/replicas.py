@@ -20,6 +20,7 @@ from penstock.controller.peer_requests import (
     EPOCH_DURING_DELETION,
     LEADER_DURING_DELETION,
     LeaderAndIsr,
+    LeaderAndIsrType,
     LiveLeader,
     PartitionState,
     PeerAnswer,
@@ -169,6 +170,7 @@ class Replicas:
             state.topic_partition: state.topic_id
             for state in request.partitions
             if self._node_id in state.replicas
+            and state.leader != LEADER_DURING_DELETION
             and self._holdings.partitions.find(state.topic, state.partition) is None
         }
         return self._holdings.prepare(wanted)
@@ -199,9 +201,13 @@ class Replicas:
     # Roles.
     def _become(self, request: LeaderAndIsr) -> PeerAnswer:
         self._brokers_changed(request.live_leaders)
+        if request.type is LeaderAndIsrType.FULL:
+            self._holdings.set_strays_aside({state.topic_partition for state in request.partitions})
         errors: Errors = {}
         taken: dict[TopicPartition, tuple[Partition, PartitionState]] = {}
         for state in request.partitions:
+            if state.leader == LEADER_DURING_DELETION:
+                continue  # StopReplica follows
             try:
                 partition = self._check(state)
             except PenstockError as error:

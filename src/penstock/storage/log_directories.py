@@ -329,6 +329,11 @@ class LogDirectories:
         state, path = self._take_out(partition, names.deleted_directory(partition, self._new_id()))
         return partial(self._finish_delete, state, partition, path)
 
+    def set_aside(self, partition: TopicPartition) -> Callable[[], None]:
+        """The same for a partition that nobody knows of: its directory is renamed `-stray` and stays."""
+        state, _ = self._take_out(partition, names.stray_directory(partition, self._new_id()))
+        return partial(self._forget, state, partition)
+
     def _take_out(self, partition: TopicPartition, name: str) -> tuple[DirectoryState, str]:
         log = self.logs.pop(partition)
         state = self._home.pop(partition)

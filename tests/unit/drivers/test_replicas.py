@@ -3,6 +3,7 @@
 import shutil
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +24,7 @@ from penstock.controller.peer_requests import (
     IsrChange,
     IsrChanged,
     LeaderAndIsr,
+    LeaderAndIsrType,
     PartitionState,
     PeerAnswer,
     PeerRequest,
@@ -312,6 +314,29 @@ def test_requests_wait_for_one_that_waits_for_the_disk(broker: Broker) -> None:
     assert order == [], "directories are made on a thread"
     broker.world.loop.turn()
     assert order == ["roles", "news"]
+
+
+def test_a_full_request_sets_logs_aside_that_it_does_not_name_and_no_others(broker: Broker) -> None:
+    broker.become(1, 0)
+    directories = broker.world.directories
+    for number in (1, 2, 3):
+        broker.take(roles(state(2, 0, partition=number)))
+        broker.take(stop_of(number))
+    full = roles(state(1, 1), state(LEADER_DURING_DELETION, 0, partition=2))
+    broker.take(full)
+    assert {key.partition for key in directories.logs} == {0, 1, 2, 3}, "an incremental one says nothing of the others"
+    broker.take(replace(full, type=LeaderAndIsrType.FULL))
+    assert {key.partition for key in directories.logs} == {0, 2}, "what is going is not astray"
+    assert broker.world.partitions.find("t", 2) is None
+    names = [path.name for path in Path(directories.directories[0].path).iterdir()]
+    assert sorted(name.partition(".")[0] for name in names if name.endswith("-stray")) == ["t-1", "t-3"]
+    broker.take(replace(full, type=LeaderAndIsrType.FULL, partitions=()))
+    assert broker.partition.is_leader, "one that has a role is known to somebody"
+
+
+def stop_of(partition: int) -> StopReplica:
+    one = StoppedPartition(topic="t", partition=partition, leader_epoch=0, delete=False)
+    return StopReplica(controller_id=3, controller_epoch=1, broker_epoch=10, partitions=(one,))
 
 
 # ISR changes.

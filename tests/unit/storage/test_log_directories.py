@@ -294,6 +294,23 @@ def test_a_cut_waits_for_the_disk_again_where_a_flush_ended_meanwhile() -> None:
     assert checkpoints.read_offsets(files, f"{A}/{names.RECOVERY_POINTS}")[T] == 4
 
 
+def test_a_stray_log_is_kept_under_another_name_and_forgotten() -> None:
+    files, made = opened()
+    fill(made.create(T, small_config()), 5)
+    fill(made.create(U, small_config()), 3)
+    made.checkpoint()
+    made.set_aside(T)()
+    assert list(made.logs) == [U]
+    (stray,) = [name for name in files.list(A) if name.endswith("-stray")]
+    assert stray.startswith("t-0.")
+    assert files.size(f"{A}/{stray}/00000000000000000000.log") > 0
+    assert list(checkpoints.read_offsets(files, f"{A}/{names.RECOVERY_POINTS}")) == [U]
+    kill(files)
+    made = directories(files)
+    made.open()
+    assert list(made.logs) == [U]
+
+
 def test_two_writers_of_a_checkpoint_do_not_trip_over_each_other(tmp_path: Path) -> None:
     files = SystemFiles()
     path = f"{tmp_path}/{names.RECOVERY_POINTS}"
