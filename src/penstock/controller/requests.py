@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from penstock.base.ids import TopicPartition
-from penstock.controller.cluster import Cluster
+from penstock.controller.cluster import Cluster, eligible_of
 from penstock.controller.peer_requests import (
     EPOCH_DURING_DELETION,
     LEADER_DURING_DELETION,
@@ -107,6 +107,7 @@ def _state(cluster: Cluster, key: TopicPartition, *, is_new: bool = False) -> Pa
         isr=partition.isr,
         partition_epoch=partition.state_version,
         replicas=partition.replicas,
+        has_eligible=bool(eligible_of(partition)),
         offline_replicas=tuple(one for one in partition.replicas if not cluster.is_alive(key, one)),
         is_new=is_new,
     )

@@ -215,6 +215,7 @@ class Controller:
         self.is_active = True  # not before: what an image says that lacks something costs logs
         await self._give_first_states(list(cluster.image.topics))
         await self._commit(decide_leaders(cluster, every_key(cluster)))
+        await self._commit(decide_forget_eligible(cluster, cluster.image.topics))
         self._outbox.put(tell_everything(cluster, cluster.image.brokers))
         self._deletions.start(self.cluster)
         await self._directories_failed()

@@ -227,6 +227,7 @@ class Replicas:
                 replicas=state.replicas,
                 partition_epoch=state.partition_epoch,
                 now_ms=now_ms,
+                has_eligible=state.has_eligible,
             )
             self._holdings.changed(topic_partition)
         for topic_partition, (partition, _) in taken.items():
@@ -323,7 +324,9 @@ class Replicas:
     def _confirm(self, state: PartitionState) -> None:
         """What the store has of an ISR that this broker leads: the answer to its own request may have been lost."""
         partition = self._holdings.partitions.find(state.topic, state.partition)
-        if partition is not None and partition.confirm_isr(state.leader_epoch, state.isr, state.partition_epoch):
+        if partition is not None and partition.confirm_isr(
+            state.leader_epoch, state.isr, state.partition_epoch, has_eligible=state.has_eligible
+        ):
             self._holdings.changed(state.topic_partition)
 
     def configs_changed(self, topics: Iterable[str]) -> None:

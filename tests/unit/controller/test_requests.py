@@ -1,6 +1,6 @@
 """What brokers are told of the controller's view."""
 
-from tests.unit.controller.world import KEY, make_cluster
+from tests.unit.controller.world import KEY, make_cluster, state
 
 from penstock.controller.peer_requests import LEADER_DURING_DELETION, LeaderAndIsrType
 from penstock.controller.requests import tell_changes, tell_everything
@@ -25,3 +25,11 @@ def test_a_topic_that_is_going_is_named_without_a_leader_and_clients_hear_nothin
     told = tell_everything(cluster, [1])
     assert [one.leader for one in told.leader_and_isr[1].partitions] == [LEADER_DURING_DELETION]
     assert told.update_metadata[1].partitions == ()
+
+
+def test_leaders_are_told_whether_somebody_who_left_may_still_be_elected() -> None:
+    for eligible in ((), (2,)):
+        cluster = make_cluster(1, 2, 3, partitions={0: state(isr=(1,), eligible=eligible)})
+        told = tell_changes(cluster, [KEY])
+        for request in (told.leader_and_isr[1], told.update_metadata[1]):
+            assert [one.has_eligible for one in request.partitions] == [bool(eligible)]

@@ -339,6 +339,19 @@ def stop_of(partition: int) -> StopReplica:
     return StopReplica(controller_id=3, controller_epoch=1, broker_epoch=10, partitions=(one,))
 
 
+def test_after_min_isr_is_lowered_nothing_is_committed_until_the_controller_elects_nobody_else(broker: Broker) -> None:
+    """The leader may hear of the lower value first: what it would acknowledge then, the one who left does not have."""
+    broker.world.create_topic("t", min_insync_replicas="2")
+    broker.become(1, 5, isr=(1,), has_eligible=True, topic_id=broker.world.image.topics["t"].topic_id)
+    partition = broker.partition
+    partition.min_isr = 1
+    partition.append(bytearray(build_batch([(broker.world.clock.wall_ms(), None, b"x", ())])), -1)
+    assert partition.log.high_watermark == 0
+    topic_id = broker.world.image.topics["t"].topic_id
+    broker.take(news(state(1, 5, isr=(1,), partition_epoch=6, topic_id=topic_id)))
+    assert partition.log.high_watermark == 1
+
+
 # ISR changes.
 def test_a_change_whose_outcome_is_not_known_is_asked_for_again_until_it_is(broker: Broker) -> None:
     broker.become(1, 0)
