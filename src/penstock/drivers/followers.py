@@ -186,7 +186,7 @@ class Followers:
                 self._prepare(followed, cut)
             for one in taken.outside:
                 followed.channel.offsets(one, partial(self._found, followed, one))
-        self._wake(leader)
+        self._ask(leader)  # at once: the question says what was taken, and somebody waits for that
 
     def _found(self, followed: _Followed, asked: Asked, offsets: LeaderOffsets | PenstockError) -> None:
         leader = followed.fetcher.leader_id

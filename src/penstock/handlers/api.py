@@ -11,7 +11,7 @@ from penstock.handlers.services import Services
 from penstock.protocol.fetch import Slice
 from penstock.protocol.schemas import Shape, codec
 
-__all__ = ["NO_ANSWER", "Api", "CloseConnectionError", "Context", "Peer", "Pending", "Services", "kio_api"]
+__all__ = ["NO_ANSWER", "Api", "CloseConnectionError", "Context", "Framed", "Peer", "Pending", "Services", "kio_api"]
 
 A = TypeVar("A")
 
@@ -25,6 +25,15 @@ class _NoAnswer:
 
 
 NO_ANSWER = _NoAnswer()
+
+
+class Framed:
+    """A short way's answer that had to wait: the whole frame."""
+
+    __slots__ = ("frame",)
+
+    def __init__(self, frame: bytes) -> None:
+        self.frame = frame
 
 
 class Pending(Generic[A]):
@@ -126,9 +135,9 @@ class Api(NamedTuple):
     """`(answer, version) -> body`."""
     advertised_low: int | None = None
     """Where clients are told of lower versions than are served."""
-    short: Callable[[bytes, int, int, int, Services, Peer], bytes | None] | None = None
+    short: Callable[[bytes, int, int, int, Services, Peer], bytes | Pending[Any] | None] | None = None
     """`(frame, body position, version, correlation id, services, peer) -> frame of the answer`: the short way of a small
-    request that needs no waiting. None: nothing was done, and the other way is taken."""
+    request; one that waits is resolved with `Framed`, or as the handler's. None: nothing was done, and the other way is taken."""
     load: Callable[[int], object] | None = None
     """Loads a version's schema, on any thread; None where there is nothing to load."""
 

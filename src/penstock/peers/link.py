@@ -18,6 +18,7 @@ from penstock.protocol.primitives import INT32, skip_tags, string
 
 FRAME_BYTES_MAX = 1 << 30
 _HEAD = struct.Struct(">ihhi")
+_ROOM_BYTES = 16 * 1024
 
 
 class Body(NamedTuple):
@@ -103,7 +104,7 @@ class TcpLink:
 
 
 class _Wire(asyncio.BufferedProtocol):
-    """One socket. Answers are read straight into the frame that they belong to."""
+    """One socket. Small answers are read together, large ones straight into the frame that they belong to."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -112,9 +113,10 @@ class _Wire(asyncio.BufferedProtocol):
         self._waiting: deque[tuple[int, Answered]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._deadlines: deque[float] = deque()
-        self._head = bytearray(4)
+        self._room = memoryview(bytearray(_ROOM_BYTES))
         self._frame: bytearray | None = None
         self._filled = 0
+        """Bytes of the frame that is begun, or of the room where none is."""
         self.is_broken = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -143,20 +145,35 @@ class _Wire(asyncio.BufferedProtocol):
             self._timer = self._loop.call_at(self._deadlines[0], self._check_deadline)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return memoryview(self._head if self._frame is None else self._frame)[self._filled :]
+        if self._frame is None:
+            return self._room[self._filled :]
+        return memoryview(self._frame)[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._filled += nbytes
-        if self._frame is None:
-            if self._filled == 4:
-                (size,) = INT32.unpack(self._head)
-                if not 4 <= size <= FRAME_BYTES_MAX:
-                    self._break(f"it sent a frame of {size} bytes")
-                    return
-                self._frame, self._filled = bytearray(size), 0
-        elif self._filled == len(self._frame):
-            frame, self._frame, self._filled = self._frame, None, 0
-            self._arrived(frame)
+        if self._frame is not None:
+            if self._filled == len(self._frame):
+                frame, self._frame, self._filled = self._frame, None, 0
+                self._arrived(frame)
+            return
+        room, start, end = self._room, 0, self._filled
+        while end - start >= 4:
+            (size,) = INT32.unpack_from(room, start)
+            if not 4 <= size <= FRAME_BYTES_MAX:
+                self._break(f"it sent a frame of {size} bytes")
+                return
+            start += 4
+            if size > end - start:
+                # The rest of it is read to where it belongs.
+                self._frame, self._filled = bytearray(size), end - start
+                self._frame[: end - start] = room[start:end]
+                return
+            self._arrived(bytearray(room[start : start + size]))
+            if self.is_broken:
+                return
+            start += size
+        room[: end - start] = bytes(room[start:end])
+        self._filled = end - start
 
     def _arrived(self, frame: bytearray) -> None:
         (correlation_id,) = INT32.unpack_from(frame)

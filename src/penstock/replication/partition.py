@@ -208,8 +208,8 @@ class Partition:
         return self._appended(result)
 
     def append_short(self, frame: bytes, start: int, end: int, acks: int) -> int:
-        """Appends a batch that is acknowledged at once, and gives its base offset; -1 where it must go the long way."""
-        if not self.is_leader or self.followers is not None or self.flush_offset >= 0:
+        """Appends a batch that waits for no flush, and gives its base offset; -1 where it must go the long way."""
+        if not self.is_leader or self.flush_offset >= 0:
             return -1
         if acks == ACKS_ALL and self.effective_min_isr > len(self.isr):
             return -1

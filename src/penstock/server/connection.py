@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 READ_BYTES_MAX = 1 << 20
 IN_FLIGHT_MAX = 100
 WRITE_BUFFER_BYTES = 256 * 1024
+JOINED_BYTES_MAX = 16 * 1024
 REQUESTS_A_TURN = 100
 """Of one connection. What it sent beyond that, or beyond a buffer of answers, waits for the loop's next turn: others come first."""
 
@@ -85,6 +86,8 @@ class Connection(asyncio.Protocol):
         self._flush_soon = flush_soon
         self._run_in_thread = run_in_thread
         self._is_reading_file = False
+        self._joined: list[bytes | bytearray] = []
+        self._joined_bytes = 0
         self._ready: list[bytes] = []
         self._ready_bytes = 0
         self._transport: asyncio.Transport
@@ -305,10 +308,28 @@ class Connection(asyncio.Protocol):
         while sending and not self._paused_writing and not self._closing and not self._is_reading_file:
             part = sending.popleft()
             if isinstance(part, bytes):
-                if part:
-                    self._transport.write(part)
-                continue
-            self._send_slice(part)  # type: ignore[arg-type]
+                self._put(part)
+            else:
+                self._send_slice(part)  # type: ignore[arg-type]
+        self._write_joined()
+
+    def _put(self, data: bytes | bytearray) -> None:
+        """Small neighbours leave as one: an answer with a few records is three parts."""
+        if len(data) > JOINED_BYTES_MAX:
+            self._write_joined()
+            self._transport.write(data)
+        elif data:
+            self._joined.append(data)
+            self._joined_bytes += len(data)
+            if self._joined_bytes > JOINED_BYTES_MAX:
+                self._write_joined()
+
+    def _write_joined(self) -> None:
+        joined = self._joined
+        if joined:
+            self._joined = []
+            self._joined_bytes = 0
+            self._transport.write(joined[0] if len(joined) == 1 else b"".join(joined))
 
     def _send_slice(self, part: FileSlice) -> None:
         length = min(part.length, READ_BYTES_MAX)
@@ -343,4 +364,4 @@ class Connection(asyncio.Protocol):
             return
         if length < part.length:
             self._sending.appendleft(_Rest(part.file, part.position + length, part.length - length))
-        self._transport.write(data)
+        self._put(data)

@@ -13,7 +13,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from penstock.handlers.api import NO_ANSWER, Api, CloseConnectionError, Context, Peer, Pending, Services
+from penstock.handlers.api import NO_ANSWER, Api, CloseConnectionError, Context, Framed, Peer, Pending, Services
 from penstock.handlers.api_versions import unsupported_version_answer
 from penstock.protocol.errors import MalformedMessageError
 from penstock.protocol.fetch import Slice
@@ -136,23 +136,33 @@ class Dispatcher:
         times.received(version)
         if api.short is not None and len(frame) <= SHORT_BYTES_MAX and type(frame) is bytes:
             said = api.short(frame, position, version, correlation_id, self._services, peer)
-            if said is not None:
+            if isinstance(said, bytes):
                 times.answered(self._now_us() - begun_us)
                 return said
+            if said is not None:
+                header = response_header(correlation_id, api_key, flexible=flexible)
+                return self._waiting(said, api, times, header, version, begun_us)
         request = api.decode(frame, position, version)
         answer = api.handle(request, Context(self._services, peer, api_key, version, client_id))
         header = response_header(correlation_id, api_key, flexible=flexible)
         if type(answer) is Pending:
-            handled_us = self._now_us()
-
-            def encode(resolved: Any) -> bytes | Parts | None:
-                times.waited(handled_us - begun_us, self._now_us() - handled_us)
-                return None if resolved is NO_ANSWER else framed(header, self._encoded(api, times, resolved, version))
-
-            return Waiting(answer, encode)
+            return self._waiting(answer, api, times, header, version, begun_us)
         parts = None if answer is NO_ANSWER else framed(header, self._encoded(api, times, answer, version))
         times.answered(self._now_us() - begun_us)
         return parts
+
+    def _waiting(
+        self, answer: Pending[Any], api: Api, times: ApiTimes, header: bytes, version: int, begun_us: int
+    ) -> Waiting:
+        handled_us = self._now_us()
+
+        def encode(resolved: Any) -> bytes | Parts | None:
+            times.waited(handled_us - begun_us, self._now_us() - handled_us)
+            if type(resolved) is Framed:
+                return resolved.frame
+            return None if resolved is NO_ANSWER else framed(header, self._encoded(api, times, resolved, version))
+
+        return Waiting(answer, encode)
 
     def _load(self, api: Api, version: int, go: Callable[[], None]) -> None:
         def loaded(_: object) -> None:

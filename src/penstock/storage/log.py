@@ -17,7 +17,7 @@ from penstock.base.files import Files, ReadableBuffer
 from penstock.records.batch import Batch
 from penstock.storage import names
 from penstock.storage.config import LogConfig
-from penstock.storage.segment import ActiveSegment, FileSlice, OpenFiles, Segment
+from penstock.storage.segment import ActiveSegment, FileSlice, OpenFiles, Segment, Spot
 
 
 class Place(NamedTuple):
@@ -33,7 +33,7 @@ class LogRead(NamedTuple):
 
     slice: FileSlice
     segment: Segment
-    first: Batch
+    first: Spot
 
 
 class Log:
@@ -97,7 +97,7 @@ class Log:
     def append_one(self, data: bytes, last_offset: int, max_timestamp: int) -> None:
         """The same for a batch alone."""
         active = self._active
-        active.append_one(data, last_offset, max_timestamp)
+        active.append_one(data, self.end.offset, last_offset, max_timestamp)
         # The constructor of a named tuple is interpreted; this is not.
         self.end = tuple.__new__(Place, (last_offset + 1, active.base_offset, active.size_bytes))
 
@@ -167,9 +167,9 @@ class Log:
         if offset >= self.end.offset:
             return self.end
         for segment in self.from_offset(offset):
-            batch = segment.find(offset)
-            if batch is not None:
-                return Place(offset, segment.base_offset, batch.position)
+            spot = segment.locate(offset)
+            if spot is not None:
+                return Place(offset, segment.base_offset, spot.position)
         return self.end
 
     def read(self, offset: int, bytes_max: int, bound: Place, minimum_bytes: int) -> LogRead | None:
@@ -181,7 +181,7 @@ class Log:
             if segment.base_offset > bound.segment_base:
                 return None
             end = bound.position if segment.base_offset == bound.segment_base else segment.size_bytes
-            first = segment.find(offset)
+            first = segment.locate(offset)
             if first is None:
                 continue  # compacted away: the next segment has it
             if first.position >= end:

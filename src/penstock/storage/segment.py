@@ -8,7 +8,7 @@ What a crash leaves: a torn tail and stale indexes, mended by `recovery`. Who ma
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -24,6 +24,7 @@ from penstock.storage.transaction_index import TransactionIndex
 RELATIVE_OFFSET_MAX = 2**31 - 1
 _CHUNK_BYTES = 16 * 1024
 _FILES_OF_A_SEGMENT = 3
+_TAIL_BATCHES = 32
 
 
 class TimestampOffset(NamedTuple):
@@ -40,6 +41,15 @@ class FileSlice(NamedTuple):
 
     def read(self) -> bytes:
         return self.file.pread(self.length, self.position)
+
+
+class Spot(NamedTuple):
+    """Where a batch lies in its segment."""
+
+    base_offset: int
+    last_offset: int
+    position: int
+    size_bytes: int
 
 
 class OpenFiles:
@@ -206,6 +216,11 @@ class Segment:
                 return batch
         return None
 
+    def locate(self, offset: int) -> Spot | None:
+        """Where the first batch lies whose last offset is at or above `offset`."""
+        batch = self.find(offset)
+        return None if batch is None else Spot(batch.base_offset, batch.last_offset, batch.position, batch.size_bytes)
+
     def end_offset(self) -> int:
         """One past the last offset, found from the last index entry on."""
         offset_index, _ = self.indexes()
@@ -308,9 +323,13 @@ class Indexer:
 
 
 class ActiveSegment(Segment):
-    """The last segment of a log: the only one that grows."""
+    """The last segment of a log: the only one that grows.
 
-    __slots__ = ("_indexer", "_written_bytes", "created_ms", "preallocated")
+    It remembers where its last batches lie: who follows the end of a log, as replicas and most consumers do, is spared the way from
+    the last index entry, up to `index.interval.bytes` of batches.
+    """
+
+    __slots__ = ("_indexer", "_tail", "_written_bytes", "created_ms", "preallocated")
 
     def __init__(
         self,
@@ -337,6 +356,7 @@ class ActiveSegment(Segment):
         self.offset_index.open_active(index_bytes_max)
         self.time_index.open_active(index_bytes_max)
         self._indexer = Indexer(self.offset_index, self.time_index, index_interval_bytes)
+        self._tail: deque[Spot] = deque(maxlen=_TAIL_BATCHES)
 
     @property
     def file(self) -> File:
@@ -358,8 +378,12 @@ class ActiveSegment(Segment):
         self.file.pwrite(data, position)
         self._indexer.add(batches, position)
         self.size_bytes = position + len(data)
+        tail = self._tail
+        for batch in batches[-_TAIL_BATCHES:]:
+            spot = (batch.base_offset, batch.last_offset, position + batch.position, batch.size_bytes)
+            tail.append(tuple.__new__(Spot, spot))  # its own constructor is interpreted; this is not
 
-    def append_one(self, data: bytes, last_offset: int, max_timestamp: int) -> None:
+    def append_one(self, data: bytes, base_offset: int, last_offset: int, max_timestamp: int) -> None:
         """The same for a batch alone."""
         position = self.size_bytes
         if position == 0:
@@ -368,6 +392,15 @@ class ActiveSegment(Segment):
         size_bytes = len(data)
         self._indexer.add_one(last_offset, max_timestamp, position, size_bytes)
         self.size_bytes = position + size_bytes
+        self._tail.append(tuple.__new__(Spot, (base_offset, last_offset, position, size_bytes)))
+
+    def locate(self, offset: int) -> Spot | None:
+        found = None
+        for spot in reversed(self._tail):
+            if spot.last_offset < offset:
+                return found
+            found = spot
+        return super().locate(offset)
 
     def has_room_for(self, last_offset: int) -> bool:
         """Whether a batch up to `last_offset` fits: relative offsets are int32, and neither index is full."""
@@ -383,6 +416,7 @@ class ActiveSegment(Segment):
         batch = self.find(offset)
         if batch is None:
             return offset
+        self._tail.clear()
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)

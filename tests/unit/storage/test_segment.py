@@ -272,3 +272,32 @@ def test_a_short_write_is_written_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "pwrite", lambda descriptor, data, position: write(descriptor, bytes(data)[:7], position))
     file.pwrite(bytes(range(100)), 3)
     assert (tmp_path / "f").read_bytes() == bytes(3) + bytes(range(100))
+
+
+# The last batches.
+def test_the_last_batches_are_where_the_file_has_them_however_they_came() -> None:
+    segment = active(new_disk(), interval=300)
+    offset = 0
+
+    def check() -> None:
+        for wanted in range(offset + 2):
+            found = segment.find(wanted)
+            spot = segment.locate(wanted)
+            assert (spot is None) == (found is None), wanted
+            if spot is not None and found is not None:
+                assert (spot.base_offset, spot.last_offset) == (found.base_offset, found.last_offset)
+                assert (spot.position, spot.size_bytes) == (found.position, found.size_bytes)
+
+    check()
+    for together in (1, 3, 40, 1, 1, 2):
+        append(segment, *[batch_at(offset + number) for number in range(together)])
+        offset += together
+        segment.append_one(batch_at(offset), offset, offset, T0)
+        offset += 1
+        check()
+    for cut in (offset - 2, offset - 30, 0):
+        offset = segment.truncate_to(cut)
+        check()
+        append(segment, batch_at(offset))
+        offset += 1
+        check()

@@ -1,0 +1,79 @@
+"""A connection to another broker takes answers apart however they arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any, cast
+
+from penstock.base.errors import PenstockError
+from penstock.peers.link import Body, _Wire
+
+SIZES = (0, 1, 11, 200, 4_000, 16_378, 16_384, 50_000, 3, 3, 3, 9_000, 9_000, 40)
+
+
+class Transport:
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.is_aborted = False
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+def feed(wire: _Wire, data: bytes, chance: random.Random) -> None:
+    """As a socket does: as much as there is room for and has come."""
+    while data and not wire.is_broken:
+        room = wire.get_buffer(-1)
+        assert len(room) > 0
+        count = min(len(room), len(data), chance.choice((1, 2, 3, 4, 5, 100, 10_000, 1 << 20)))
+        room[:count] = data[:count]
+        wire.buffer_updated(count)
+        data = data[count:]
+
+
+def answer(number: int, content: bytes) -> bytes:
+    body = number.to_bytes(4, "big") + b"\x00" + content
+    return len(body).to_bytes(4, "big") + body
+
+
+async def connected(count: int, answers: list[Any]) -> tuple[_Wire, Transport]:
+    wire, transport = _Wire(), Transport()
+    wire.connection_made(cast(Any, transport))
+    for _ in range(count):
+        wire.send(1, 17, b"\x00\x01c", b"body", answers.append, 60_000)
+    assert len(transport.written) == count
+    return wire, transport
+
+
+def test_answers_come_whole_and_in_order_however_they_are_cut() -> None:
+    async def run(seed: int) -> None:
+        chance = random.Random(seed)
+        contents = [chance.randbytes(size) for size in SIZES]
+        answers: list[Any] = []
+        wire, _ = await connected(len(contents), answers)
+        feed(wire, b"".join(answer(number, content) for number, content in enumerate(contents, 1)), chance)
+        assert [bytes(one.frame[one.position :]) for one in answers] == contents
+        assert all(isinstance(one, Body) for one in answers)
+        wire.close()
+
+    for seed in range(60):
+        asyncio.run(run(seed))
+
+
+def test_an_answer_out_of_order_or_of_no_size_breaks_the_connection_and_fails_what_waits() -> None:
+    async def run(data: bytes, told: int) -> None:
+        answers: list[Any] = []
+        wire, transport = await connected(3, answers)
+        feed(wire, data, random.Random(1))
+        assert transport.is_aborted
+        assert [isinstance(one, PenstockError) for one in answers] == [False] * told + [True] * (3 - told)
+
+    first = answer(1, b"x")
+    asyncio.run(run(answer(2, b"x"), 0))
+    asyncio.run(run(first + b"\x00\x00\x00\x03abc", 1))
+    asyncio.run(run(first + b"\xff\xff\xff\xff" + first, 1))
+    asyncio.run(run(first + answer(3, b"x" * 60_000), 1))
