@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.controller.topics import TopicDecision, TopicDefaults, decide_mark_deleted, leave_states_to_controller
 from penstock.drivers.cluster_store import ClusterStore
@@ -15,10 +15,13 @@ from penstock.drivers.topics import Confirmed, TopicDriver
 from penstock.metadata import layout
 from penstock.metadata.image import Image, TopicImage
 from penstock.metadata.store import (
+    BadVersionError,
     Committed,
     Create,
     LateError,
     NodeExistsError,
+    NoNodeError,
+    Operation,
     Refused,
     SetData,
     StoreError,
@@ -69,7 +72,35 @@ class ClusterTopics(TopicDriver):
         def is_over() -> bool:
             return all(self._is_led(name, count) for name, count in grown.items())
 
-        self._write(leave_states_to_controller(transaction), is_over, confirmed)
+        def checked(outcome: Transaction | StoreError) -> None:
+            if isinstance(outcome, StoreError):
+                confirmed(outcome)
+            else:
+                self._write(leave_states_to_controller(outcome), is_over, confirmed)
+
+        if grown:
+            run_steps(self._checked(transaction), checked)
+        else:
+            checked(transaction)
+
+    async def _checked(self, transaction: Transaction) -> Transaction | StoreError:
+        """The same where it changes no partition that there is: this broker's view may be old, and would give logs away."""
+        operations: list[Operation] = []
+        for one in transaction.operations:
+            if isinstance(one, SetData) and (name := layout.topic_of(one.path)) is not None:
+                try:
+                    node = await self._cluster_store.data(one.path)
+                except StoreError as error:
+                    return error
+                if node is None:
+                    return NoNodeError(f"there is no topic {name} any more")
+                there, wanted = layout.decode_topic(one.path, node.data), layout.decode_topic(one.path, one.data)
+                kept = {number: wanted.replicas.get(number) for number in there.replicas}
+                if wanted.topic_id != there.topic_id or kept != dict(there.replicas):
+                    return BadVersionError(f"topic {name} was changed by somebody else meanwhile")
+                one = replace(one, version=node.stat.version)
+            operations.append(one)
+        return Transaction(operations=tuple(operations))
 
     def delete(self, topic: TopicImage, confirmed: Confirmed) -> None:
         """Answers when the topic is gone from the tree too, so that one of the same name can be made; not for long

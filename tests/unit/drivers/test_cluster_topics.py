@@ -17,7 +17,14 @@ from penstock.drivers.cluster_topics import WAIT_MS, ClusterTopics
 from penstock.metadata import layout
 from penstock.metadata.embedded import EmbeddedStore
 from penstock.metadata.image import Image, PartitionImage
-from penstock.metadata.store import Create, Event, LateError, StoreError, Transaction
+from penstock.metadata.store import (
+    BadVersionError,
+    Create,
+    Event,
+    LateError,
+    StoreError,
+    Transaction,
+)
 
 TOPIC_ID = uuid.UUID(int=7)
 
@@ -38,7 +45,7 @@ class World:
     def __init__(self, directory: Path) -> None:
         clock = ManualClock()
         self.loop = ManualLoop(clock)
-        tree = Tree(SystemFiles(), str(directory), clock)
+        self.tree = tree = Tree(SystemFiles(), str(directory), clock)
         for path in layout.PERMANENT:
             tree.submit(Transaction(operations=(Create(path=path),)))
         tree.take_events()
@@ -84,3 +91,21 @@ def test_a_configuration_is_seen_by_the_next_change_before_any_news_of_it_comes(
         world.loop.turn()
     assert world.outcomes == [None, None, None]
     assert world.image.topic_configs["t"] == {"retention.ms": "5", "flush.ms": "5"}
+
+
+def test_a_broker_whose_view_is_old_gives_no_partition_to_others(world: World) -> None:
+    """It would write the topic as it knows it, with another place for what somebody else has added since."""
+    world.image.brokers = {1: broker(1), 2: broker(2)}
+    world.image.tell_partitions("t", TOPIC_ID, {0: PartitionImage((1,), 1, 0, (1,), 0)}, {})
+    world.topics.follow(["t"])
+    topic = world.image.topics["t"]
+    outcomes: list[StoreError | None] = []
+    for replicas in (1, 2):
+        grown = world.topics.decide_grow(topic, 2, [(replicas,)])
+        world.topics.submit(grown, outcomes.append)
+        world.loop.turn()
+    (error,) = outcomes
+    assert isinstance(error, BadVersionError)
+    path = layout.topic_path("t")
+    (data,) = [node.data for node in world.tree.nodes() if node.path == path]
+    assert layout.decode_topic(path, data).replicas == {0: (1,), 1: (1,)}
