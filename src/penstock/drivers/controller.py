@@ -246,6 +246,7 @@ class Controller:
         logger.info("brokers alive: %s; gone: %s; new: %s", sorted(now), sorted(dead), sorted(come))
         for broker_id in dead | bounced:
             self._outbox.forget(broker_id)
+            self._deletions.gone(broker_id)
             cluster.shutting_down.discard(broker_id)
             self._forget_offline(broker_id)
         cluster.image.brokers = now

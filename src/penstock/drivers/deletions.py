@@ -24,6 +24,10 @@ class Deletions:
     def forget(self, topic: str) -> None:
         self._left.pop(topic, None)
 
+    def gone(self, broker_id: int) -> None:
+        """What a broker was told in this life it may not have done: topics that waited for it begin anew when it is back."""
+        self._left = {name: left for name, left in self._left.items() if broker_id not in left}
+
     def start(self, cluster: Cluster) -> None:
         """Tells the replicas of topics that are going, all of which must be alive for that."""
         image = cluster.image

@@ -1,0 +1,61 @@
+"""Topics go when every replica has answered, whatever happens to brokers meanwhile."""
+
+from tests.unit.controller.world import broker, make_cluster
+
+from penstock.base.errors import StorageError
+from penstock.base.ids import TopicPartition
+from penstock.controller.peer_requests import PeerAnswer, PeerRequests
+from penstock.drivers.deletions import Deletions
+
+
+class World:
+    def __init__(self) -> None:
+        self.cluster = make_cluster(1, 2, 3)
+        self.cluster.image.deleting = {"t"}
+        self.told: list[PeerRequests] = []
+        self.ended: list[str] = []
+        self.deletions = Deletions(self.told.append, self.ended.append)
+
+    def answer(self, *broker_ids: int, error: StorageError | None = None) -> None:
+        for broker_id in broker_ids:
+            errors = {} if error is None else {TopicPartition("t", 0): error}
+            request = self.told[-1].stop_replica[broker_id]
+            self.deletions.stopped(broker_id, request, PeerAnswer(partition_errors=errors))
+
+
+def test_a_topic_is_gone_when_its_last_replica_says_so() -> None:
+    world = World()
+    world.deletions.start(world.cluster)
+    assert sorted(world.told[0].stop_replica) == [1, 2, 3]
+    world.deletions.start(world.cluster)
+    assert len(world.told) == 1, "told once"
+    world.answer(1, 2)
+    world.answer(3, error=StorageError("no"))
+    assert world.ended == []
+    world.answer(3)
+    assert world.ended == ["t"]
+
+
+def test_one_that_is_away_is_waited_for_and_one_that_died_is_told_again() -> None:
+    world = World()
+    away = world.cluster.image.brokers.pop(3)
+    world.deletions.start(world.cluster)
+    assert world.told == []
+    world.cluster.image.brokers[3] = away
+    world.deletions.start(world.cluster)
+    world.answer(1, 2)
+    world.deletions.gone(3)
+    world.cluster.image.brokers[3] = broker(3, epoch=2)
+    world.deletions.start(world.cluster)
+    assert len(world.told) == 2
+    world.answer(1, 2, 3)
+    assert world.ended == ["t"]
+
+
+def test_one_that_died_after_it_answered_keeps_nobody_waiting() -> None:
+    world = World()
+    world.deletions.start(world.cluster)
+    world.answer(3)
+    world.deletions.gone(3)
+    world.answer(1, 2)
+    assert world.ended == ["t"]
