@@ -347,6 +347,8 @@ class LogDirectories:
             raise state.health.fail(error) from error
         state.cleaner_offsets.pop(partition, None)
         state.lowered.pop(partition, None)
+        for file in state.offset_files.values():
+            file.forget(partition)
         self._to_forget[partition] = state
         return state, target
 

@@ -272,6 +272,23 @@ def test_a_checkpoint_that_was_frozen_before_a_cut_does_not_raise_the_recovery_p
     assert checkpoints.read_offsets(files, f"{A}/{names.RECOVERY_POINTS}")[T] == log.recovery_point
 
 
+def test_a_checkpoint_that_was_frozen_before_a_deletion_says_nothing_of_what_is_deleted() -> None:
+    """A topic made again under the name would be taken for flushed up to the old one's recovery point."""
+    files, made = opened()
+    fill(made.create(T, small_config()), 12)
+    fill(made.create(U, small_config()), 3)
+    for log in made.logs.values():
+        log.flush()
+    (state,) = made.directories
+    late = made.freeze(state, names.RECOVERY_POINTS)
+    made.delete(T)()
+    late.write()
+    assert checkpoints.read_offsets(files, f"{A}/{names.RECOVERY_POINTS}") == {U: 3}
+    made.create(T, small_config())
+    made.freeze(state, names.RECOVERY_POINTS).write()
+    assert checkpoints.read_offsets(files, f"{A}/{names.RECOVERY_POINTS}") == {T: 0, U: 3}
+
+
 def test_a_cut_waits_for_the_disk_again_where_a_flush_ended_meanwhile() -> None:
     files, made = opened(None, segment_bytes=200)
     log = made.create(T, small_config(segment_bytes=200))
