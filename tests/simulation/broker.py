@@ -10,8 +10,11 @@ from penstock.app.config import BrokerConfig
 from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
 from penstock.base.jobs import InlineJobs
+from penstock.controller.topics import TopicDefaults
 from penstock.drivers.appends import HeavyAppends
 from penstock.drivers.cluster_store import ClusterStore
+from penstock.drivers.cluster_topics import ClusterTopics
+from penstock.drivers.config_changes import ConfigChanges
 from penstock.drivers.controller import Controller
 from penstock.drivers.delayed import Delayed
 from penstock.drivers.doubts import Doubts
@@ -64,20 +67,23 @@ class SimBroker:
         self._generation = generation
         self._events = events
         self._network = network
+        self._tree = tree
         self.files = files
         self.loop = loop = NodeLoop(events)
         clock = events.clock
         config = BrokerConfig({**settings, "replica.lag.time.max.ms": str(LAG_MS), "replica.fetch.backoff.ms": "50"})
+        self.image = Image()
+        self.image.topic_configs.update(tree.topic_configs())
         self.directories = LogDirectories(
             ["/data"],
             cast(Any, files),
             clock,
-            config_for=lambda _partition: log_config({}, config.log_values),
+            config_for=lambda key: log_config(self.image.topic_configs.get(key.topic, {}), config.log_values),
             jobs=InlineJobs(),
+            new_id=events.new_id,
         )
         self.directories.open()
         self.partitions = Partitions()
-        self.image = Image()
         produce: Delayed[TopicPartition] = Delayed("Produce", clock, loop)
         fetch: Delayed[TopicPartition] = Delayed("Fetch", clock, loop)
         self._waits = produce, fetch
@@ -110,7 +116,7 @@ class SimBroker:
             image=self.image,
             holdings=holdings,
             followers=self.followers,
-            roles_changed=lambda _topics: None,
+            roles_changed=self._roles_changed,
         )
         self.replicas.doubts = Doubts(cast(Any, files), "/data", generation, self.directories.recovery_points())
         session = tree.open(node_id, lambda: loop.call_soon(self._store.hand_out))
@@ -122,8 +128,11 @@ class SimBroker:
             store=self._store,
             channel=BrokerLinks(self._link),
             log_values=config.log_values,
-            topic_configs={},
+            topic_configs=self.image.topic_configs,
         )
+        self._configs = ConfigChanges(self._store, self.image, clock, self._take_configs)
+        defaults = TopicDefaults(partitions=1, replication_factor=3, log_values=config.log_values)
+        self.topics = ClusterTopics(self.image, self._store, defaults, events.new_id, loop)
         self._controller_link = ControllerLink(
             self._link, node_id, lambda: self.replicas.broker_epoch, lambda: self.image.controller_id
         )
@@ -172,6 +181,7 @@ class SimBroker:
         self._store.on_session(self._session_changed)
         self._store.start()
         self._register()
+        self._configs.start()
         self.controller.start()
         loop.call_later(events.chance.randrange(HOUSEKEEPING_MS), self._keep_house)
 
@@ -211,6 +221,13 @@ class SimBroker:
         limits = FetchLimits(100, 1, 1 << 20, self._events.chance.choice((200, 1 << 20)))
         return LeaderLink(self._link(leader), self.node_id, lambda: self.replicas.broker_epoch, limits)
 
+    def _roles_changed(self, topics: set[str]) -> None:
+        self.topics.follow(topics)
+
+    def _take_configs(self, topics: set[str]) -> None:
+        self.replicas.configs_changed(topics)
+        self.controller.configs_changed(topics)
+
     def _moved(self, topic_partition: TopicPartition) -> None:
         for waits in self._waits:
             waits.changed(topic_partition)
@@ -243,6 +260,18 @@ class SimBroker:
         else:
             assert outcome is not None
             answered(content_of(outcome))
+
+    def shut_down(self, done: Callable[[int | PenstockError], object]) -> None:
+        """Asks the controller to move leaders away; `done` gets how many are left."""
+        self._controller_link.shut_down(done)
+
+    def close(self) -> None:
+        """A clean end: its logs are flushed, and its session is over."""
+        self.controller.stop()
+        self.followers.stop()
+        self.directories.close()
+        self._tree.end(self._store.session_id)
+        self.end()
 
     def end(self) -> None:
         """The process is gone; its disk is as the page cache has it."""

@@ -5,15 +5,16 @@
 - What any replica holds below its high watermark is what every other held there: the committed prefix is agreed on. (One
   whose disk forgot something may hold what it had before a cut, until it is in sync again: nobody trusts it meanwhile.)
 - A leader's high watermark never falls.
-- At the end, when all is healed: every replica has the same bytes, everybody is in sync, and everything acknowledged is there
-  where it was acknowledged.
+- At the end, when all is healed: every replica has the same bytes, everybody is in sync, everything acknowledged is there
+  where it was acknowledged, what an idempotent producer wrote is there once and in its order, and no disk holds what nobody was assigned.
+
+Of a topic for which unclean elections are allowed nothing is promised of its records, but that its replicas agree in the end.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.base.ids import TopicPartition
 from penstock.metadata.layout import PartitionState
 from penstock.records import payload
 from penstock.records.batch import records_slice, scan
@@ -22,7 +23,11 @@ from penstock.storage.answers import Bound
 from penstock.storage.partition_log import PartitionLog
 
 if TYPE_CHECKING:
-    from tests.simulation.cluster import SimCluster
+    from tests.simulation.clients import Idempotent
+    from tests.simulation.cluster import Place, SimCluster
+
+LOOSE = "u"
+"""A topic that anybody may lead now and then: of it nothing is promised but that it heals."""
 
 
 class Violation(AssertionError):
@@ -40,7 +45,8 @@ class _Seen(NamedTuple):
 class _Replica:
     """One replica's records by offset, kept up with its log."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: PartitionLog) -> None:
+        self.log = log
         self.records: list[bytes] = []
         self.seen: _Seen | None = None
         self.agreed_end = 0
@@ -49,45 +55,57 @@ class _Replica:
 class Checks:
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
-        self._replicas: dict[tuple[int, TopicPartition], _Replica] = {}
-        self.committed: dict[TopicPartition, list[bytes]] = {}
-        self._committed_in: dict[TopicPartition, list[int]] = {}
+        self._replicas: dict[tuple[int, Place], _Replica] = {}
+        self._places: dict[tuple[bytes, int], Place] = {}
+        self.committed: dict[Place, list[bytes]] = {}
+        self._committed_in: dict[Place, list[int]] = {}
         """In which leader epoch each was: a leader that hears of its epoch late need not have what was written since."""
-        self._leaders: dict[tuple[TopicPartition, int], int] = {}
+        self._leaders: dict[tuple[Place, int], int] = {}
         self._zxid = -1
         self._controllers: dict[int, int] = {}
-        self._states: dict[TopicPartition, PartitionState] = {}
-        self._doubtful: set[tuple[int, TopicPartition]] = set()
-        self.acked: dict[tuple[TopicPartition, int], bytes] = {}
+        self._states: dict[Place, PartitionState] = {}
+        self._doubtful: set[tuple[int, Place]] = set()
+        self.acked: dict[tuple[Place, int], bytes] = {}
 
-    def acknowledged(self, key: TopicPartition, base_offset: int, values: list[bytes]) -> None:
+    def acknowledged(self, place: Place, base_offset: int, values: list[bytes]) -> None:
+        if place.key.topic == LOOSE:
+            return
         for number, value in enumerate(values):
-            known = self.acked.setdefault((key, base_offset + number), value)
+            known = self.acked.setdefault((place, base_offset + number), value)
             if known != value:
-                raise Violation(f"{key} offset {base_offset + number} was acknowledged for two records")
+                raise Violation(f"{place.key} offset {base_offset + number} was acknowledged for two records")
+
+    def refused(self, place: Place, what: str) -> None:
+        """A leader said that something is missing before what it was sent."""
+        if place.key.topic != LOOSE:
+            raise Violation(f"{place.key}: {what}: what was acknowledged before it is gone")
 
     def died(self, broker_id: int, *, power: bool) -> None:
         if power:
-            self._doubtful.update((broker_id, key) for key in self._cluster.assigned)
-        for holder, key in list(self._replicas):
+            self._doubtful.update((broker_id, place) for place in self._cluster.assigned)
+        for holder, place in list(self._replicas):
             if holder == broker_id:
-                del self._replicas[holder, key]
+                del self._replicas[holder, place]
 
     def after_a_step(self) -> None:
         zxid = self._cluster.tree.tree.zxid
         if zxid != self._zxid:
             self._zxid = zxid
+            self._cluster.look()
+            self._places = {(one.topic_id.bytes, one.key.partition): one for one in self._cluster.assigned}
             self._check_store()
         for broker_id, broker in self._cluster.brokers.items():
             for partition in broker.partitions:
-                key = partition.topic_partition
-                replica = self._replicas.get((broker_id, key))
-                if replica is None:
-                    replica = self._replicas[broker_id, key] = _Replica()
+                place = self._places.get((partition.topic_id, partition.topic_partition.partition))
+                if place is None:
+                    continue  # of a topic that is going
                 log = partition.log
+                replica = self._replicas.get((broker_id, place))
+                if replica is None or replica.log is not log:
+                    replica = self._replicas[broker_id, place] = _Replica(log)
                 seen = _Seen(log.end_offset, log.epoch, log.high_watermark, partition.leader_epoch, partition.is_leader)
                 if seen != replica.seen:
-                    self._check(broker_id, partition, replica, seen)
+                    self._check(broker_id, place, partition, replica, seen)
                     replica.seen = seen
 
     def _check_store(self) -> None:
@@ -99,12 +117,13 @@ class Checks:
                     raise Violation(
                         f"brokers {self._controllers[epoch]} and {broker_id} act in controller epoch {epoch}"
                     )
-        for key in self._cluster.assigned:
-            state = self._cluster.state(key)
-            before = self._states.get(key)
+        for place in self._cluster.assigned:
+            state = self._cluster.state(place.key)
+            before = self._states.get(place)
             if state is None or state == before:
                 continue
-            self._states[key] = state
+            key = place.key
+            self._states[place] = state
             self._cluster.events.note(f"{key} leader={state.leader} epoch={state.leader_epoch} isr={state.isr}")
             if state.leader >= 0 and state.leader not in state.isr:
                 raise Violation(f"{key}: leader {state.leader} is not in the ISR {state.isr}")
@@ -115,17 +134,20 @@ class Checks:
             if before is not None and state.leader != before.leader and state.leader_epoch == before.leader_epoch:
                 raise Violation(f"{key}: the leader changed within epoch {state.leader_epoch}")
 
-    def _check(self, broker_id: int, partition: Partition, replica: _Replica, seen: _Seen) -> None:
-        key, before = partition.topic_partition, replica.seen
+    def _check(self, broker_id: int, place: Place, partition: Partition, replica: _Replica, seen: _Seen) -> None:
+        key, before = place.key, replica.seen
         if before is None or before.log_epoch != seen.log_epoch:
             replica.records, replica.agreed_end = [], 0
-        _read_on(partition.log, replica.records)
-        committed = self.committed.setdefault(key, [])
-        epochs = self._committed_in.setdefault(key, [])
         if seen.is_leader:
-            leader = self._leaders.setdefault((key, seen.leader_epoch), broker_id)
+            leader = self._leaders.setdefault((place, seen.leader_epoch), broker_id)
             if leader != broker_id:
                 raise Violation(f"{key}: brokers {leader} and {broker_id} both lead in epoch {seen.leader_epoch}")
+        if key.topic == LOOSE:
+            return
+        _read_on(partition.log, replica.records)
+        committed = self.committed.setdefault(place, [])
+        epochs = self._committed_in.setdefault(place, [])
+        if seen.is_leader:
             if before is None or not before.is_leader or before.leader_epoch != seen.leader_epoch:
                 due = sum(1 for epoch in epochs if epoch < seen.leader_epoch)
                 if replica.records[:due] != committed[:due]:
@@ -134,7 +156,7 @@ class Checks:
                     )
             elif seen.high_watermark < before.high_watermark:
                 raise Violation(f"{key}: the high watermark of leader {broker_id} fell")
-        if self._is_doubtful(broker_id, key):
+        if self._is_doubtful(broker_id, place):
             return
         start, end = replica.agreed_end, seen.high_watermark
         shared = min(end, len(committed))
@@ -145,20 +167,25 @@ class Checks:
             committed += replica.records[len(committed) : end]
         replica.agreed_end = max(end, start)
 
-    def _is_doubtful(self, broker_id: int, key: TopicPartition) -> bool:
-        if (broker_id, key) not in self._doubtful:
+    def _is_doubtful(self, broker_id: int, place: Place) -> bool:
+        if (broker_id, place) not in self._doubtful:
             return False
-        state = self._cluster.state(key)
-        assert state is not None
+        state = self._cluster.state(place.key)
+        if state is None:
+            return True
         if broker_id not in state.isr or self._cluster.recorded(state, broker_id) != str(
             self._cluster.generations[broker_id]
         ):
             return True
-        self._doubtful.discard((broker_id, key))
+        self._doubtful.discard((broker_id, place))
         return False
 
+    # When all is healed.
     def at_the_end(self) -> None:
-        for key, replicas in self._cluster.assigned.items():
+        if self._cluster.going:
+            raise Violation(f"after all is healed topics are still going: {self._cluster.going}")
+        for place, replicas in self._cluster.assigned.items():
+            key = place.key
             state = self._cluster.state(key)
             if state is None or set(state.isr) != set(replicas):
                 raise Violation(f"{key}: after all is healed its state is {state}, its replicas are {replicas}")
@@ -168,11 +195,39 @@ class Checks:
             for one, records in contents.items():
                 if records != first:
                     raise Violation(f"{key}: broker {one} and {replicas[0]} hold different logs")
-            if first[: len(self.committed[key])] != self.committed[key]:
-                raise Violation(f"{key}: something committed is gone")
-            for (acked_key, offset), value in self.acked.items():
-                if acked_key == key and (offset >= len(first) or not first[offset].endswith(value)):
-                    raise Violation(f"{key}: {value!r} was acknowledged at {offset} and is not there")
+            if key.topic != LOOSE:
+                self._check_kept(place, first)
+        self._check_disks()
+
+    def _check_kept(self, place: Place, records: list[bytes]) -> None:
+        committed = self.committed.get(place, [])
+        if records[: len(committed)] != committed:
+            raise Violation(f"{place.key}: something committed is gone")
+        for (acked_place, offset), value in self.acked.items():
+            if acked_place == place and (offset >= len(records) or not records[offset].endswith(b" " + value)):
+                raise Violation(f"{place.key}: {value!r} was acknowledged at {offset} and is not there")
+        producer = self._cluster.clients.idempotent.get(place)
+        if producer is not None:
+            self._check_once(place, producer, records)
+
+    @staticmethod
+    def _check_once(place: Place, producer: Idempotent, records: list[bytes]) -> None:
+        """Each once and in order; of what was sent last nobody heard, so it may be there or not."""
+        mine = b"%d:" % producer.producer_id
+        found = [int(value[len(mine) :]) for one in records if (value := one.split(b" ", 2)[2]).startswith(mine)]
+        if found != list(range(len(found))) or not producer.sequence <= len(found):
+            raise Violation(f"{place.key}: of an idempotent producer's {producer.sequence} records there are {found}")
+
+    def _check_disks(self) -> None:
+        for broker_id, broker in self._cluster.brokers.items():
+            wanted = {place.key for place, replicas in self._cluster.assigned.items() if broker_id in replicas}
+            if broker.directories.logs.keys() != wanted:
+                raise Violation(
+                    f"broker {broker_id} holds {sorted(broker.directories.logs)}, assigned: {sorted(wanted)}"
+                )
+            strays = [name for name in broker.files.list("/data") if name.endswith("-stray")]
+            if strays:
+                raise Violation(f"broker {broker_id} took logs for strays: {strays}")
 
 
 def _read_on(log: PartitionLog, records: list[bytes]) -> list[bytes]:

@@ -1,30 +1,37 @@
-"""A simulated cluster by seed: brokers that die, pause, lose power and each other, clients that write, and what must hold."""
+"""A simulated cluster by seed: brokers that die, pause, stop, lose power and each other, topics that come, grow and go, clients that write."""
 
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from collections.abc import Callable
+from typing import NamedTuple
 
 from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
-from penstock.client.messages import call_codec
-from penstock.client.produce import ProduceCall, encode_produce_call
+from penstock.controller.topics import NewTopic
 from penstock.metadata import layout
+from penstock.metadata.image import TopicImage
 from penstock.metadata.layout import PartitionState, TopicNode
-from penstock.metadata.store import Create, Node, NoNodeError, Read, ReadKind, Refusal
-from penstock.peers.link import Body
-from penstock.protocol.produce import NO_TOPIC_ID
-from penstock.records.build import build_batch
+from penstock.metadata.store import Create, Refusal
 from tests.simulation.broker import SimBroker
-from tests.simulation.checks import Checks
-from tests.simulation.events import Events, NodeLoop
-from tests.simulation.network import Network, SimLink
+from tests.simulation.checks import LOOSE, Checks
+from tests.simulation.clients import Clients
+from tests.simulation.events import Events
+from tests.simulation.network import Network
 from tests.simulation.store import SimTree
 from tests.support.forgetful_files import ForgetfulFiles
 
-CLIENT_ID = 200
 TOPIC = "t"
-PRODUCE_VERSION = 9
+PASSING = ("a", "b")
+"""Topics that come, grow, go, and come again under their old names."""
+PARTITIONS_MAX = 3
+
+
+class Place(NamedTuple):
+    """One partition of one topic, which another of the same name is not."""
+
+    topic_id: uuid.UUID
+    key: TopicPartition
 
 
 class SimCluster:
@@ -42,32 +49,46 @@ class SimCluster:
         self.disks = {one: ForgetfulFiles() for one in range(1, brokers + 1)}
         self.generations = dict.fromkeys(self.disks, 1)
         self.brokers: dict[int, SimBroker] = {}
-        self._is_healing = False
-        self._client_loop = NodeLoop(self.events)
-        self._client_links: dict[int, SimLink] = {}
-        self._written = 0
+        self.is_healing = False
+        self.assigned: dict[Place, tuple[int, ...]] = {}
+        """As the store has it; not of topics that are going."""
+        self.going: tuple[str, ...] = ()
+        self._make_topics(brokers, {TOPIC: partitions, LOOSE: 1})
+        self.look()
+        self.clients = Clients(self)
         self.checks = Checks(self)
-        self._make_topic({n: tuple((n + slot) % brokers + 1 for slot in range(brokers)) for n in range(partitions)})
         for broker_id, disk in self.disks.items():
             disk.make_directory("/data")
             self.start(broker_id)
 
-    def _make_topic(self, replicas: dict[int, tuple[int, ...]]) -> None:
-        made = layout.permanent_nodes(())
-        node = TopicNode(topic_id=uuid.UUID(int=77), replicas=replicas)
-        topic = Create(path=layout.topic_path(TOPIC), data=layout.encode_topic(node))
-        assert not isinstance(self.tree.commit((*made, topic), 0), Refusal)
-        self.assigned = {TopicPartition(TOPIC, number): one for number, one in replicas.items()}
+    def _make_topics(self, brokers: int, topics: dict[str, int]) -> None:
+        made = list(layout.permanent_nodes(()))
+        for number, (name, count) in enumerate(topics.items()):
+            replicas = {n: tuple((n + slot) % brokers + 1 for slot in range(brokers)) for n in range(count)}
+            node = TopicNode(topic_id=uuid.UUID(int=77 + number), replicas=replicas)
+            made.append(Create(path=layout.topic_path(name), data=layout.encode_topic(node)))
+            made.append(Create(path=layout.topic_config_path(name), data=layout.encode_config({})))
+        assert not isinstance(self.tree.commit(tuple(made), 0), Refusal)
+
+    # What the store has.
+    def look(self) -> None:
+        """Reads which topics there are."""
+        self.going = self.tree.children(layout.DELETED_TOPICS)
+        assigned = {}
+        for name in self.tree.children(layout.TOPICS):
+            path = layout.topic_path(name)
+            data = self.tree.data(path)
+            if data is not None and name not in self.going:
+                node = layout.decode_topic(path, data)
+                for number, replicas in node.replicas.items():
+                    assigned[Place(node.topic_id, TopicPartition(name, number))] = replicas
+        self.assigned = assigned
 
     def state(self, key: TopicPartition) -> PartitionState | None:
         """A partition as the store has it."""
         path = layout.state_path(*key)
-        try:
-            found = self.tree.tree.read(Read(kind=ReadKind.DATA, path=path), 0)
-        except NoNodeError:
-            return None
-        assert isinstance(found, Node)
-        return layout.decode_state(path, found.data)
+        data = self.tree.data(path)
+        return None if data is None else layout.decode_state(path, data)
 
     # Brokers.
     def start(self, broker_id: int) -> None:
@@ -104,34 +125,104 @@ class SimCluster:
         self.tree.cut_off.add(broker_id)
         self.events.at(ms, lambda: self.tree.cut_off.discard(broker_id))
 
+    def stop(self, broker_id: int, tries: int = 3) -> None:
+        """A controlled shutdown: leaders move first, if the controller can be heard; then a clean end."""
+        broker = self.brokers[broker_id]
+        self.events.note(f"stop {broker_id}")
+
+        def told(left: int | PenstockError) -> None:
+            if self.brokers.get(broker_id) is not broker or broker.loop.is_dead:
+                return
+            if left != 0 and tries > 1 and not self.is_healing:
+                broker.loop.call_later(100, lambda: self.stop(broker_id, tries - 1))
+                return
+            self.events.note(f"stopped {broker_id}, {left if isinstance(left, int) else 'unheard'}")
+            del self.brokers[broker_id]
+            broker.close()
+            self.checks.died(broker_id, power=False)
+            self.events.at(0 if self.is_healing else self.chance.randrange(50, 1500), lambda: self.start(broker_id))
+
+        if broker.loop.is_dead or self.brokers.get(broker_id) is not broker:
+            return
+        broker.shut_down(told)
+
     # Chaos.
     def disturb(self) -> None:
-        if self._is_healing:
+        if self.is_healing:
             return
         what = self.chance.random()
         alive = sorted(self.brokers)
         if alive:
             one = self.chance.choice(alive)
-            if what < 0.25:
+            if what < 0.22:
                 self.kill(one, power=False)
-            elif what < 0.35:
+            elif what < 0.32:
                 self.kill(one, power=self._may_lose_power())
-            elif what < 0.5:
+            elif what < 0.43:
                 self.pause(one)
-            elif what < 0.6:
+            elif what < 0.5:
                 self.cut_off(one)
-            elif what < 0.9:
+            elif what < 0.7:
                 self.cut(one)
+            elif what < 0.77:
+                self.stop(one)
         self.events.at(self.chance.randrange(50, 900), self.disturb)
+
+    def administer(self) -> None:
+        """What somebody asks of any broker, which may be one that is about to die."""
+        if self.is_healing:
+            return
+        alive = sorted(self.brokers)
+        if alive:
+            broker = self.brokers[self.chance.choice(alive)]
+            act = self.chance.choice((self._change_topics, self._change_topics, self._change_configs, self._elect))
+            broker.loop.call_soon(lambda: act(broker))
+        self.events.at(self.chance.randrange(100, 900), self.administer)
+
+    def _change_topics(self, broker: SimBroker) -> None:
+        name = self.chance.choice(PASSING)
+        topic = broker.image.topics.get(name)
+        try:
+            if topic is None:
+                self.events.note(f"create {name} at {broker.node_id}")
+                wanted = NewTopic(name=name, partitions=1, replication_factor=self.chance.choice((2, 3)))
+                broker.topics.create(broker.topics.decide(wanted), lambda _error: None)
+            elif len(topic.partitions) < PARTITIONS_MAX and self.chance.random() < 0.5:
+                self.events.note(f"grow {name} at {broker.node_id}")
+                grown = broker.topics.decide_grow(topic, len(topic.partitions) + 1, None)
+                broker.topics.submit(grown, lambda _error: None)
+            else:
+                self.events.note(f"delete {name} at {broker.node_id}")
+                broker.topics.delete(topic, lambda _error: None)
+        except PenstockError as error:
+            self.events.note(f"refused: {type(error).__name__}")
+
+    def _change_configs(self, broker: SimBroker) -> None:
+        name = self.chance.choice((TOPIC, TOPIC, LOOSE))
+        value = self.chance.choice(("1", "2")) if name == TOPIC else self.chance.choice(("true", "false"))
+        key = "min.insync.replicas" if name == TOPIC else "unclean.leader.election.enable"
+        topic = broker.image.topics.get(name)
+        if topic is not None:
+            self._configure(broker, topic, {key: value})
+
+    def _configure(self, broker: SimBroker, topic: TopicImage, config: dict[str, str]) -> None:
+        self.events.note(f"configure {topic.name} {config} at {broker.node_id}")
+        broker.topics.submit(broker.topics.decide_config(topic, config), lambda _error: None)
+
+    def _elect(self, broker: SimBroker) -> None:
+        self.events.note(f"preferred leaders at {broker.node_id}")
+        broker.controller.elect_preferred([place.key for place in self.assigned], lambda _error: None)
 
     def _may_lose_power(self) -> bool:
         """One at a time: the others have everything that is committed, on disks that forgot nothing."""
-        states = [(key, self.state(key)) for key in self.assigned]
+        states = [(place, self.state(place.key)) for place in self.assigned]
         return len(self.brokers) == len(self.disks) and all(
             state is not None
-            and set(state.isr) == set(self.assigned[key])
+            and set(state.isr) == set(self.assigned[place])
+            and len(state.isr) > 1
             and all(self.recorded(state, one) == str(self.generations[one]) for one in state.isr)
-            for key, state in states
+            for place, state in states
+            if place.key.topic != LOOSE
         )
 
     @staticmethod
@@ -149,59 +240,25 @@ class SimCluster:
         self.events.at(self.chance.randrange(100, 1500), lambda: self.network.cuts.difference_update(ways))
 
     def heal(self) -> None:
-        self._is_healing = True
+        self.is_healing = True
         self.network.cuts.clear()
         self.tree.cut_off.clear()
         for broker_id in self.disks:
             self.start(broker_id)
 
-    # Clients.
-    def write(self) -> None:
-        if self._is_healing:
-            return
-        key = self.chance.choice(list(self.assigned))
-        state = self.state(key)
-        target = -1 if state is None else state.leader
-        if self.chance.random() < 0.1:
-            target = self.chance.choice(list(self.disks))
-        if target >= 0:
-            self._write_to(target, key)
-        self.events.at(self.chance.randrange(1, 40), self.write)
-
-    def _write_to(self, target: int, key: TopicPartition) -> None:
-        records: list[tuple[int, bytes | None, bytes, tuple[()]]] = []
-        for _ in range(self.chance.randrange(1, 4)):
-            self._written += 1
-            records.append((self.events.clock.wall_ms(), None, b"value %d" % self._written, ()))
-        acks = -1 if self.chance.random() < 0.7 else 1
-        call = ProduceCall(key.topic, NO_TOPIC_ID, key.partition, build_batch(records), acks, 1_000, None)
-        link = self._client_links.get(target)
-        if link is None:
-            link = self._client_links[target] = self.network.link(CLIENT_ID, target, self._client_loop)
-        values = [value for _, _, value, _ in records]
-
-        def answered(answer: Body | PenstockError) -> None:
-            if isinstance(answer, PenstockError) or acks != -1:
-                return
-            found: Any = call_codec(0, PRODUCE_VERSION).decode(bytes(answer.frame[answer.position :]))
-            result = found.responses[0].partition_responses[0]
-            if result.error_code == 0:
-                self.checks.acknowledged(key, result.base_offset, values)
-
-        link.call(0, PRODUCE_VERSION, b"".join(encode_produce_call(call, PRODUCE_VERSION)), answered)
-
     # Running.
     def run(self, chaos_ms: int = 6_000, quiet_ms: int = 6_000) -> None:
         end_ms = self.events.now_ms + chaos_ms
-        self.events.at(300, self.write)
+        self.events.at(300, self.clients.write)
         self.events.at(600, self.disturb)
-        self._run_until(end_ms)
+        self.events.at(500, self.administer)
+        self.run_until(lambda: self.events.now_ms >= end_ms)
         self.events.note("heal")
         self.heal()
-        self._run_until(end_ms + quiet_ms)
+        self.run_until(lambda: self.events.now_ms >= end_ms + quiet_ms)
         self.checks.at_the_end()
 
-    def _run_until(self, end_ms: int) -> None:
-        while self.events.now_ms < end_ms:
+    def run_until(self, is_over: Callable[[], bool]) -> None:
+        while not is_over():
             assert self.events.step()
             self.checks.after_a_step()

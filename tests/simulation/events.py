@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
+import uuid
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -37,6 +38,9 @@ class Events:
     def note(self, text: str) -> None:
         """A line of the trace: one seed gives one trace."""
         self.trace.append(f"{self.now_ms - 5_000:7d} {text}")
+
+    def new_id(self) -> uuid.UUID:
+        return uuid.UUID(int=self.chance.getrandbits(128))
 
     def at(self, delay_ms: int, callback: Callable[[], object]) -> Event:
         event = Event(callback)

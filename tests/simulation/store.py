@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from penstock.metadata import layout
 from penstock.metadata.store import (
     Answered,
     Committed,
     ConnectionLostError,
     Delete,
     Event,
+    Node,
+    NoNodeError,
     Operation,
     Read,
+    ReadKind,
     Refusal,
     Refused,
     SessionChanged,
@@ -39,6 +43,24 @@ class SimTree:
         self.cut_off: set[int] = set()
         """Brokers that cannot reach it."""
         events.at(CHECK_MS, self._expire)
+
+    # What is there, whoever asks.
+    def data(self, path: str) -> bytes | None:
+        try:
+            found = self.tree.read(Read(kind=ReadKind.DATA, path=path), 0)
+        except NoNodeError:
+            return None
+        assert isinstance(found, Node)
+        return found.data
+
+    def children(self, path: str) -> tuple[str, ...]:
+        found = self.tree.read(Read(kind=ReadKind.CHILDREN, path=path), 0)
+        assert isinstance(found, tuple)
+        return found
+
+    def topic_configs(self) -> dict[str, dict[str, str]]:
+        found = {name: layout.topic_config_path(name) for name in self.children(layout.TOPIC_CONFIGS)}
+        return {name: layout.decode_config(path, self.data(path) or b"") for name, path in found.items()}
 
     def open(self, owner: int, notify: Callable[[], object]) -> SimSession:
         return SimSession(self, owner, notify)

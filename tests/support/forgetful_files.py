@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Callable
 from typing import NamedTuple
 
 from penstock.base.errors import DirectoryLockedError
@@ -46,8 +45,31 @@ class _Inode:
 
 
 class _Name(NamedTuple):
-    directory: str
-    apply: Callable[[dict[str, _Inode | None]], None]
+    """A name that was made, removed or (with a `target`) changed."""
+
+    path: str
+    inode: _Inode | None = None
+    is_made: bool = False
+    target: str = ""
+
+    @property
+    def directory(self) -> str:
+        return _parent(self.path)
+
+    def apply(self, names: dict[str, _Inode | None]) -> None:
+        if self.target:
+            _rename(names, self.path, self.target)
+        elif self.is_made:
+            names[self.path] = self.inode
+        else:
+            names.pop(self.path, None)
+
+    def moved(self, source: str, target: str) -> _Name:
+        """The same, where its directory has another name by now."""
+        if not self.path.startswith(f"{source}/"):
+            return self
+        path, further = target + self.path[len(source) :], self.target and target + self.target[len(source) :]
+        return self._replace(path=path, target=further)
 
 
 def _parent(path: str) -> str:
@@ -184,9 +206,9 @@ class ForgetfulFiles:
         self.fail_at = None
 
     # Names.
-    def _change(self, directory: str, apply: Callable[[dict[str, _Inode | None]], None]) -> None:
-        apply(self._live)
-        self._pending.append(_Name(directory, apply))
+    def _change(self, name: _Name) -> None:
+        name.apply(self._live)
+        self._pending.append(name)
 
     def _inode(self, path: str) -> _Inode:
         inode = self._live.get(path)
@@ -208,7 +230,7 @@ class ForgetfulFiles:
         self.step(f"create {path}")
         inode = _Inode()
         inode.modified_ms = self.now_ms
-        self._change(_parent(path), lambda names: names.__setitem__(path, inode))
+        self._change(_Name(path, inode, is_made=True))
         if preallocate_bytes:
             _apply(inode.data, _Truncate(preallocate_bytes))
             inode.pending.append(_Truncate(preallocate_bytes))
@@ -262,33 +284,38 @@ class ForgetfulFiles:
         if path in self._live:
             raise FileExistsError(errno.EEXIST, "file exists", path)
         self.step(f"mkdir {path}")
-        self._change(_parent(path), lambda names: names.__setitem__(path, None))
+        self._change(_Name(path, None, is_made=True))
 
     def remove_directory(self, path: str) -> None:
         if self.list(path):
             raise OSError(errno.ENOTEMPTY, "directory not empty", path)
         self.step(f"rmdir {path}")
-        self._change(_parent(path), lambda names: _pop(names, path))
+        self._change(_Name(path))
 
     def rename(self, source: str, target: str) -> None:
         if source not in self._live:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
         self.step(f"rename {source} {target}")
-        self._change(_parent(source), lambda names: _rename(names, source, target))
+        self._change(_Name(source, target=target))
 
     def remove(self, path: str) -> None:
         self._inode(path)
         self.step(f"remove {path}")
-        self._change(_parent(path), lambda names: _pop(names, path))
+        self._change(_Name(path))
 
     def sync_directory(self, path: str) -> None:
         if not self.is_directory(path):
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
         self.step(f"sync directory {path}")
+        pending: list[_Name] = []
         for name in self._pending:
-            if name.directory == path:
-                name.apply(self._durable)
-        self._pending = [name for name in self._pending if name.directory != path]
+            if name.directory != path:
+                pending.append(name)
+                continue
+            name.apply(self._durable)
+            if name.target:  # what happened in a directory before its name changed happened in it still
+                pending = [one.moved(name.path, name.target) for one in pending]
+        self._pending = pending
 
     def lock(self, path: str) -> Lock:
         if path in self._locks:
@@ -297,10 +324,6 @@ class ForgetfulFiles:
             self.create(path)
         self._locks.add(path)
         return _MemoryLock(self._locks, path)
-
-
-def _pop(names: dict[str, _Inode | None], path: str) -> None:
-    names.pop(path, None)
 
 
 def _rename(names: dict[str, _Inode | None], source: str, target: str) -> None:
