@@ -112,7 +112,7 @@ class SimBroker:
             followers=self.followers,
             roles_changed=lambda _topics: None,
         )
-        self.replicas.doubts = Doubts(cast(Any, files), "/data", generation, self.directories.logs)
+        self.replicas.doubts = Doubts(cast(Any, files), "/data", generation, self.directories.recovery_points())
         session = tree.open(node_id, lambda: loop.call_soon(self._store.hand_out))
         self._store = ClusterStore(session, loop)
         self.controller = Controller(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.replication.fetcher import Fetcher
+from penstock.replication.fetcher import Cut, Fetcher
 from penstock.replication.isr import Followers
 from penstock.replication.partition import Diverging, Partition
 from tests.simulation.checks import Violation
@@ -74,9 +74,9 @@ def by_watermark_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """A follower cuts to its high watermark, and believes that the rest is the leader's (before KIP-101)."""
     add = Fetcher.add
 
-    def add_cut(self: Fetcher, partition: Partition) -> None:
-        self._cut(partition, partition.log.high_watermark)
-        add(self, partition)
+    def add_cut(self: Fetcher, partition: Partition) -> Cut | None:
+        self._cutter.truncate(partition.topic_partition, partition.log.high_watermark)
+        return add(self, partition)
 
     monkeypatch.setattr(Fetcher, "add", add_cut)
     _say_nothing_of_epochs(monkeypatch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
-from penstock.controller.cluster import Cluster
+from penstock.controller.cluster import Cluster, eligible_of
 from penstock.controller.errors import (
     FencedLeaderEpochError,
     IneligibleReplicaError,
@@ -85,6 +85,7 @@ def answer_of(cluster: Cluster, change: IsrChange) -> IsrChanged:
         leader_epoch=partition.leader_epoch,
         isr=partition.isr,
         partition_epoch=partition.state_version,
+        has_eligible=bool(eligible_of(partition)),
     )
 
 

@@ -36,6 +36,8 @@ class PartitionState:
     partition_epoch: int
     """The version of the partition's `state` node."""
     replicas: tuple[int, ...]
+    has_eligible: bool = False
+    """Whether members that left the ISR may still be elected: the leader commits nothing that they lack."""
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
     offline_replicas: tuple[int, ...] = ()
@@ -162,6 +164,7 @@ class IsrChanged:
     leader_epoch: int = NO_EPOCH
     isr: tuple[int, ...] = ()
     partition_epoch: int = -1
+    has_eligible: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

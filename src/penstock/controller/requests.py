@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from penstock.base.ids import TopicPartition
-from penstock.controller.cluster import Cluster
+from penstock.controller.cluster import Cluster, eligible_of
 from penstock.controller.peer_requests import (
     EPOCH_DURING_DELETION,
     LEADER_DURING_DELETION,
@@ -35,10 +35,11 @@ def tell_changes(
 
 
 def tell_everything(cluster: Cluster, broker_ids: Collection[int]) -> PeerRequests:
-    """All that these brokers must know, as if they knew nothing."""
+    """All that these brokers must know, as if they knew nothing. Logs of topics that are going are named too: they are no strays."""
     states = [state for key in _all_keys(cluster) if (state := _state(cluster, key)) is not None]
+    going = [_going(state) for name in sorted(cluster.image.deleting) for state in _states_of(cluster, name)]
     return PeerRequests(
-        leader_and_isr=_roles(cluster, states, broker_ids, LeaderAndIsrType.FULL),
+        leader_and_isr=_roles(cluster, [*states, *going], broker_ids, LeaderAndIsrType.FULL),
         update_metadata=_news(cluster, states, broker_ids),
     )
 
@@ -59,12 +60,9 @@ def tell_deletion(cluster: Cluster, topic: str) -> PeerRequests:
     found = cluster.image.topics.get(topic)
     if found is None:
         return PeerRequests()
-    states: list[PartitionState] = []
     stops: dict[int, list[StoppedPartition]] = {}
+    states = [_going(state) for state in _states_of(cluster, topic)]
     for number, partition in found.partitions.items():
-        state = _state(cluster, TopicPartition(topic, number))
-        if state is not None:
-            states.append(_going(state))
         for broker_id in partition.replicas:
             if broker_id in cluster.image.brokers:
                 stop = StoppedPartition(topic=topic, partition=number, leader_epoch=EPOCH_DURING_DELETION, delete=True)
@@ -109,9 +107,16 @@ def _state(cluster: Cluster, key: TopicPartition, *, is_new: bool = False) -> Pa
         isr=partition.isr,
         partition_epoch=partition.state_version,
         replicas=partition.replicas,
+        has_eligible=bool(eligible_of(partition)),
         offline_replicas=tuple(one for one in partition.replicas if not cluster.is_alive(key, one)),
         is_new=is_new,
     )
+
+
+def _states_of(cluster: Cluster, topic: str) -> list[PartitionState]:
+    found = cluster.image.topics.get(topic)
+    numbers = [] if found is None else found.partitions
+    return [state for number in numbers if (state := _state(cluster, TopicPartition(topic, number))) is not None]
 
 
 def _going(state: PartitionState) -> PartitionState:
@@ -122,6 +127,8 @@ def _roles(
     cluster: Cluster, states: list[PartitionState], broker_ids: Collection[int], kind: LeaderAndIsrType
 ) -> dict[int, LeaderAndIsr]:
     told: dict[int, list[PartitionState]] = {}
+    if kind is LeaderAndIsrType.FULL:  # a broker that should hold nothing is told so
+        told = {broker_id: [] for broker_id in broker_ids if broker_id in cluster.image.brokers}
     for state in states:
         for broker_id in state.replicas:
             if broker_id in broker_ids and broker_id in cluster.image.brokers:

@@ -18,7 +18,7 @@ from penstock.drivers.failures import Failures
 from penstock.drivers.housekeeping import Values
 from penstock.drivers.loop import Loop, Timer
 from penstock.records.key_map import ENTRY_BYTES, LOAD_FACTOR
-from penstock.storage import checkpoints, names
+from penstock.storage import names
 from penstock.storage.cleaner import CompactionResult
 from penstock.storage.compaction import CleanRange
 from penstock.storage.directory_state import DirectoryState
@@ -197,13 +197,13 @@ class Cleaner:
         if state.path in self._checkpointing:
             self._checkpointing[state.path] = True
             return
-        offsets = dict(state.cleaner_offsets)
+        frozen = self._directories.freeze(state, names.CLEANER_OFFSETS)
         self._checkpointing[state.path] = False
 
         def write() -> None:
             if self._files.exists(directory):
                 self._files.sync_directory(directory)
-            checkpoints.write_offsets(self._files, f"{state.path}/{names.CLEANER_OFFSETS}", offsets)
+            frozen.write()
 
         def written(outcome: BaseException | None) -> None:
             changed = self._checkpointing.pop(state.path)

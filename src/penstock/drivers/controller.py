@@ -40,7 +40,6 @@ from penstock.controller.recovery import decide_longest
 from penstock.controller.requests import (
     tell_brokers,
     tell_changes,
-    tell_deletion,
     tell_everything,
     tell_news,
     tell_stop,
@@ -49,6 +48,7 @@ from penstock.controller.topics import decide_remove, decide_states
 from penstock.drivers.cluster_store import ClusterStore
 from penstock.drivers.controller_election import Holder, stand_for_controller
 from penstock.drivers.controller_view import nodes_below, read_brokers, read_image, read_topics
+from penstock.drivers.deletions import Deletions
 from penstock.drivers.log_ends import Ends, LogEndsChannel
 from penstock.drivers.longest_logs import LongestLogs
 from penstock.drivers.loop import Loop, Timer
@@ -114,6 +114,8 @@ class Controller:
         self._topic_configs = topic_configs
         self.cluster = Cluster(controller_id=node_id, log_values=log_values)
         self.is_active = False
+        self._is_elected = False
+        """Before it is active it reads: whatever changes meanwhile is looked at afterwards."""
         self._longest = LongestLogs(
             loop=loop,
             clock=clock,
@@ -128,8 +130,7 @@ class Controller:
         self._changed_configs: set[str] = set()
         self._grown: set[str] = set()
         """Topics whose node changed since it was read."""
-        self._stopping: dict[str, set[int]] = {}
-        """Topics being deleted, with the brokers that still have logs of them."""
+        self._deletions = Deletions(self._outbox.put, self._deleted)
 
     # Living.
     def start(self) -> None:
@@ -150,7 +151,7 @@ class Controller:
     def _watched(self, path: str) -> None:
         if path == layout.CONTROLLER:
             self._work.put_once("elect", self._elect)
-        elif not self.is_active:
+        elif not self._is_elected:
             return
         elif path == layout.BROKERS:
             self._work.put_once("brokers", self._brokers_changed)
@@ -191,7 +192,7 @@ class Controller:
             await self._take_over()
 
     def _elected(self, epoch: int, version: int) -> None:
-        if self.is_active and self.cluster.controller_epoch == epoch:
+        if self._is_elected and self.cluster.controller_epoch == epoch:
             return
         logger.info("broker %d is the controller, in epoch %d", self._node_id, epoch)
         self._outbox.clear()
@@ -202,19 +203,21 @@ class Controller:
             log_values=self._log_values,
             listener=self._settings.listener,
         )
-        self.is_active = True
+        self._is_elected, self.is_active = True, False
 
     async def _take_over(self) -> None:
         self._grown.clear()
-        self._stopping.clear()
+        self._deletions.clear()
         image = await read_image(self._store)
         image.topic_configs = self._topic_configs
         cluster = self.cluster
         cluster.image = image
+        self.is_active = True  # not before: what an image says that lacks something costs logs
         await self._give_first_states(list(cluster.image.topics))
         await self._commit(decide_leaders(cluster, every_key(cluster)))
+        await self._commit(decide_forget_eligible(cluster, cluster.image.topics))
         self._outbox.put(tell_everything(cluster, cluster.image.brokers))
-        self._start_deletions()
+        self._deletions.start(self.cluster)
         await self._directories_failed()
         self._plan_rebalance()
         self._longest.look()
@@ -222,9 +225,9 @@ class Controller:
     def _resign(self, why: str) -> None:
         if self.is_active:
             logger.info("broker %d is not the controller any more: %s", self._node_id, why)
-        self.is_active = False
+        self.is_active = self._is_elected = False
         self._outbox.clear()
-        self._stopping.clear()
+        self._deletions.clear()
         if self._rebalance is not None:
             self._rebalance.cancel()
             self._rebalance = None
@@ -250,7 +253,7 @@ class Controller:
         changed += await self._commit(decide_leaders(cluster, keys_on(cluster, come)))
         self._outbox.put(tell_changes(cluster, changed) if changed else tell_brokers(cluster))
         self._outbox.put(tell_everything(cluster, come))
-        self._start_deletions()
+        self._deletions.start(self.cluster)
         self._longest.look()
 
     # Where no log can be trusted.
@@ -298,27 +301,17 @@ class Controller:
         image = self.cluster.image
         image.deleting = set(await self._store.children(layout.DELETED_TOPICS, watch=True))
         await self._topics_changed()
-        self._start_deletions()
+        self._deletions.start(self.cluster)
 
-    def _start_deletions(self) -> None:
-        """Tells the replicas of topics that are going; those whose broker is away are waited for."""
-        image = self.cluster.image
-        for name in sorted(image.deleting):
-            topic = image.topics.get(name)
-            replicas = {one for found in topic.partitions.values() for one in found.replicas} if topic else set()
-            if not replicas <= image.brokers.keys() or name in self._stopping:
-                continue
-            self._stopping[name] = set(replicas)
-            self._outbox.put(tell_deletion(self.cluster, name))
-            if not replicas:
-                self._work.put_once(f"end {name}", lambda name=name: self._end_deletion(name))  # type: ignore[misc]
+    def _deleted(self, name: str) -> None:
+        self._work.put_once(f"end {name}", lambda: self._end_deletion(name))
 
     async def _end_deletion(self, name: str) -> None:
         if not self.is_active or name not in self.cluster.image.deleting:
             return
         below = await nodes_below(self._store, name)
         await self._commit(decide_remove(self.cluster.image, name, below, logs_are_gone=True).operations)
-        self._stopping.pop(name, None)
+        self._deletions.forget(name)
         logger.info("topic %s is deleted", name)
 
     def configs_changed(self, topics: Collection[str]) -> None:
@@ -449,23 +442,11 @@ class Controller:
         if not self.is_active:
             return
         if isinstance(request, StopReplica):
-            self._stopped(broker_id, request, answer)
+            self._deletions.stopped(broker_id, request, answer)
         elif isinstance(request, LeaderAndIsr):
             failed = [key for key, error in answer.partition_errors.items() if isinstance(error, StorageError)]
             if failed:
                 self._work.put_once(f"failed logs of {broker_id}", lambda: self._logs_failed(broker_id, failed))
-
-    def _stopped(self, broker_id: int, request: StopReplica, answer: PeerAnswer) -> None:
-        if answer.error is not None:
-            return
-        for name in {one.topic for one in request.partitions if one.delete}:
-            if any(key.topic == name for key in answer.partition_errors):
-                continue
-            left = self._stopping.get(name)
-            if left is not None:
-                left.discard(broker_id)
-                if not left:
-                    self._work.put_once(f"end {name}", lambda name=name: self._end_deletion(name))  # type: ignore[misc]
 
     async def _directories_failed(self) -> None:
         """Brokers that lost a log directory say so: each is told its roles, and answers which it cannot take."""

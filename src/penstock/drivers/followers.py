@@ -13,7 +13,7 @@ from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
 from penstock.drivers.flushes import Flushes
 from penstock.drivers.loop import Loop, Timer
-from penstock.replication.fetcher import Asked, Cutter, Fetcher, Got, LeaderOffsets
+from penstock.replication.fetcher import Asked, Cut, Cutter, Fetcher, Got, LeaderOffsets
 from penstock.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -116,7 +116,9 @@ class Followers:
         if followed is None:
             fetcher = Fetcher(leader, self._cutter, self._backoff_ms)
             followed = self._leaders[leader] = _Followed(fetcher, self._open_channel(leader))
-        followed.fetcher.add(partition)
+        cut = followed.fetcher.add(partition)
+        if cut is not None:
+            self._prepare(followed, cut)
         self._leader_of[partition.topic_partition] = leader
         self._wake(leader)
 
@@ -154,7 +156,7 @@ class Followers:
         if followed.timer is not None:
             followed.timer.cancel()
             followed.timer = None
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self._now_ms()
         asked = followed.fetcher.ask(now_ms)
         if asked:
             followed.is_asking = True
@@ -169,7 +171,7 @@ class Followers:
         if self._leaders.get(leader) is not followed:
             return
         followed.is_asking = False
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self._now_ms()
         if isinstance(answer, PenstockError):
             logger.info("broker %d cannot be followed for now: %s", leader, answer)
             followed.fetcher.failed(now_ms)
@@ -180,6 +182,8 @@ class Followers:
                     self._flushes.ask(partition)
             for topic_partition in taken.moved:
                 self._moved(topic_partition)
+            for cut in taken.cuts:
+                self._prepare(followed, cut)
             for one in taken.outside:
                 followed.channel.offsets(one, partial(self._found, followed, one))
         self._wake(leader)
@@ -188,6 +192,26 @@ class Followers:
         leader = followed.fetcher.leader_id
         if self._leaders.get(leader) is not followed:
             return
-        if followed.fetcher.take_offsets(asked, offsets, self._clock.monotonic_ms()):
-            self._moved(asked.topic_partition)
-        self._wake(leader)
+        self._cut(followed, asked.topic_partition, followed.fetcher.take_offsets(asked, offsets, self._now_ms()))
+
+    # Cutting.
+    def _prepare(self, followed: _Followed, cut: Cut) -> None:
+        """Lets a thread write what must be on disk before a log is cut."""
+        self._loop.run_in_thread(cut.job, partial(self._prepared, followed, cut))
+
+    def _prepared(self, followed: _Followed, cut: Cut, outcome: BaseException | None) -> None:
+        if self._leaders.get(followed.fetcher.leader_id) is not followed:
+            return
+        failure = outcome if isinstance(outcome, Exception) else None
+        done = followed.fetcher.go_on(cut, failure, self._now_ms())
+        self._cut(followed, cut.place.partition.topic_partition, done)
+
+    def _cut(self, followed: _Followed, topic_partition: TopicPartition, done: bool | Cut) -> None:
+        if isinstance(done, Cut):
+            self._prepare(followed, done)
+        elif done:
+            self._moved(topic_partition)
+        self._wake(followed.fetcher.leader_id)
+
+    def _now_ms(self) -> int:
+        return self._clock.monotonic_ms()

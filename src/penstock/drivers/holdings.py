@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from types import MappingProxyType
 
 from penstock.base.errors import PenstockError, StorageError
@@ -108,14 +108,26 @@ class Holdings:
         self.let_go(partition)
         self._remove_files(partition.topic_partition)
 
+    def set_strays_aside(self, known: Container[TopicPartition]) -> None:
+        """Takes logs away that the cluster knows nothing of; their files stay under another name.
+
+        Only such as a start found: one that has had a role since is known to somebody.
+        """
+        for key in [key for key in self.directories.logs if key not in known and self.partitions.find(*key) is None]:
+            logger.warning("%s is on this disk, and not assigned here: set aside as -stray", key)
+            self._take_away(key, self.directories.set_aside)
+
     def remove_left_over(self, topic_partition: TopicPartition) -> None:
         """Removes the files of a partition that is not held, if there are any."""
         if self.directories.get(topic_partition) is not None:
             self._remove_files(topic_partition)
 
     def _remove_files(self, topic_partition: TopicPartition) -> None:
+        self._take_away(topic_partition, self.directories.delete)
+
+    def _take_away(self, topic_partition: TopicPartition, take: Callable[[TopicPartition], Callable[[], None]]) -> None:
         try:
-            job = self.directories.delete(topic_partition)
+            job = take(topic_partition)
         except PenstockError:
             logger.exception("the files of %s cannot be removed", topic_partition)
             return

@@ -14,16 +14,14 @@ from typing import Any, Protocol
 from penstock.base.clock import Clock
 from penstock.base.errors import PenstockError
 from penstock.base.files import Files
-from penstock.base.ids import TopicPartition
 from penstock.drivers.failures import Failures
 from penstock.drivers.flushes import Flushes
 from penstock.drivers.loop import Loop, Timer
 from penstock.replication.partition import Partition
 from penstock.replication.partitions import Partitions
-from penstock.storage import checkpoints, names
+from penstock.storage import names
 from penstock.storage.directory_state import DirectoryState
 from penstock.storage.log_directories import LogDirectories
-from penstock.storage.partition_log import PartitionLog
 from penstock.storage.upkeep import remove_files, retain
 
 logger = logging.getLogger(__name__)
@@ -62,9 +60,18 @@ class Housekeeping:
         self._running: set[str] = set()
         self._stopped = False
         self._schedule: dict[str, tuple[int, Callable[[], None]]] = {
-            "high watermarks": (values["replica.high.watermark.checkpoint.interval.ms"], self._high_watermarks),
-            "recovery points": (values["log.flush.offset.checkpoint.interval.ms"], self._recovery_points),
-            "log starts": (values["log.flush.start.offset.checkpoint.interval.ms"], self._log_starts),
+            "high watermarks": (
+                values["replica.high.watermark.checkpoint.interval.ms"],
+                partial(self._write, names.HIGH_WATERMARKS),
+            ),
+            "recovery points": (
+                values["log.flush.offset.checkpoint.interval.ms"],
+                partial(self._write, names.RECOVERY_POINTS),
+            ),
+            "log starts": (
+                values["log.flush.start.offset.checkpoint.interval.ms"],
+                partial(self._write, names.LOG_STARTS),
+            ),
             "retention": (values["log.retention.check.interval.ms"], self._retention),
             "expiry": (max(values["producer.id.expiration.ms"] // 10, 1), self._expiry),
             "tidy": (TIDY_INTERVAL_MS, self._tidy),
@@ -93,16 +100,10 @@ class Housekeeping:
         self._plan(name)
 
     # Checkpoints.
-    def _write(self, name: str, offset_of: Callable[[PartitionLog], int | None]) -> None:
-        offsets: dict[DirectoryState, dict[TopicPartition, int]] = {state: {} for state in self._online()}
-        for partition, log in self._directories.logs.items():
-            offset = offset_of(log)
-            state = self._directories.home(partition)
-            if offset is not None and state in offsets:
-                offsets[state][partition] = offset
-        for state, known in offsets.items():
-            path = f"{state.path}/{name}"
-            self._run_for(state, path, partial(checkpoints.write_offsets, self._files, path, known))
+    def _write(self, name: str) -> None:
+        for state in self._online():
+            frozen = self._directories.freeze(state, name)
+            self._run_for(state, frozen.file.path, frozen.write)
 
     def _online(self) -> list[DirectoryState]:
         return [state for state in self._directories.directories if state.health.failure is None]
@@ -119,16 +120,6 @@ class Housekeeping:
 
         self._running.add(key)
         self._loop.run_in_thread(job, ended)
-
-    def _high_watermarks(self) -> None:
-        self._write(names.HIGH_WATERMARKS, lambda log: log.high_watermark)
-
-    def _recovery_points(self) -> None:
-        self._write(names.RECOVERY_POINTS, lambda log: log.recovery_point)
-
-    def _log_starts(self) -> None:
-        # Also where the first segment's name tells it: a power cut may bring a segment back that was renamed `.deleted`.
-        self._write(names.LOG_STARTS, lambda log: log.log_start_offset or None)
 
     # Upkeep.
     def _retention(self) -> None:

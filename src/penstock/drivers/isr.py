@@ -134,7 +134,10 @@ class IsrDriver:
             return False
         if changed.error is None:
             self._waiting.pop(key, None)
-            if partition.confirm_isr(changed.leader_epoch, changed.isr, changed.partition_epoch):
+            moved = partition.confirm_isr(
+                changed.leader_epoch, changed.isr, changed.partition_epoch, has_eligible=changed.has_eligible
+            )
+            if moved:
                 self._moved(key)
             return False
         if isinstance(changed.error, IneligibleReplicaError):

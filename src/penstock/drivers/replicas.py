@@ -1,6 +1,6 @@
 """Carries out what the controller says to this broker (rows R5, C3): roles, ends of roles, and what to tell clients.
 
-Requests are taken one after the other, in the order they came, each after the directories it needs were made on a thread. A
+Requests are taken one after the other, in the order they came, each after what it needs of the disk was done on a thread. A
 request of a controller that was replaced is refused, and one that was meant for an earlier life of this broker.
 """
 
@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from penstock.base.clock import Clock
-from penstock.base.errors import PenstockError
+from penstock.base.errors import PenstockError, StorageError
 from penstock.base.ids import TopicPartition
 from penstock.controller.errors import BrokerNotAvailableError, StaleBrokerEpochError, StaleControllerEpochError
 from penstock.controller.peer_requests import (
     EPOCH_DURING_DELETION,
     LEADER_DURING_DELETION,
     LeaderAndIsr,
+    LeaderAndIsrType,
     LiveLeader,
     PartitionState,
     PeerAnswer,
@@ -31,6 +32,7 @@ from penstock.drivers.doubts import Doubts
 from penstock.drivers.followers import Followers
 from penstock.drivers.holdings import Holdings
 from penstock.drivers.loop import Loop
+from penstock.drivers.steps import Reply, run_steps
 from penstock.metadata.image import Image, PartitionImage
 from penstock.replication.errors import InconsistentTopicIdError, UnknownTopicOrPartitionError
 from penstock.replication.partition import Partition
@@ -88,35 +90,90 @@ class Replicas:
     def take(self, request: PeerRequest, done: Done) -> None:
         """Carries a request out in its turn; `done` gets the answer, at once where nothing stands before it."""
         self._queue.append((request, done))
-        if not self._is_busy:
-            self._next()
+        self._next()
 
     def _next(self) -> None:
         while self._queue and not self._is_busy:
             request, done = self._queue.popleft()
-            job = self._directories_for(request)
-            if job is None:
-                done(self._carry_out(request))
-                continue
             self._is_busy = True
-            self._loop.run_in_thread(job, partial(self._prepared, request, done))
+            run_steps(self._taken(request), partial(self._finished, done))
 
-    def _directories_for(self, request: PeerRequest) -> Callable[[], None] | None:
-        if not isinstance(request, LeaderAndIsr) or self._refusal(request) is not None:
+    async def _taken(self, request: PeerRequest) -> PeerAnswer:
+        try:
+            refusal = self._refusal(request)
+            if refusal is None and isinstance(request, LeaderAndIsr):
+                refusal = await self._prepare(request)
+            if refusal is not None:
+                logger.info("refused: %s", refusal)
+                return PeerAnswer(error=refusal)
+            return self._carry_out(request)
+        finally:
+            self._is_busy = False
+
+    def _finished(self, done: Done, answer: PeerAnswer) -> None:
+        done(answer)
+        self._next()
+
+    # What roles need of the disk.
+    async def _prepare(self, request: LeaderAndIsr) -> PenstockError | None:
+        """Makes directories, and settles doubts. From here on the request is carried out, even if this broker's session ends meanwhile:
+        as if it had been a moment earlier. What was settled for a role without getting it would be in doubt no more, and not cut."""
+        job = self._directories_for(request)
+        outcome = None if job is None else await self._in_thread(job)
+        if isinstance(outcome, BaseException):
+            logger.warning("directories could not be prepared: %s", outcome)  # whoever opens them meets it again
+        if self.doubts is None or not len(self.doubts):
             return None
+        states = [state for state in request.partitions if self._will_be_taken(state, self.doubts)]
+        try:
+            for state in states:
+                if state.leader != self._node_id:
+                    await self._cut(state.topic_partition, self.doubts.offset(state.topic_partition))
+            job = self.doubts.settle(one.topic_partition for one in states)
+            if job is not None:
+                await self._in_thread_or_raise(job)
+        except PenstockError as error:
+            return BrokerNotAvailableError(f"logs that may have lost records cannot be made ready: {error}")
+        return None
+
+    def _will_be_taken(self, state: PartitionState, doubts: Doubts) -> bool:
+        """Whether a log in doubt gets a role by this, and so leaves it."""
+        key, directories = state.topic_partition, self._holdings.directories
+        if key not in doubts or directories.get(key) is None or state.leader < 0 or self._node_id not in state.replicas:
+            return False
+        known = self._holdings.partitions.find(*key)
+        is_stale = known is not None and known.leader_epoch > state.leader_epoch
+        return not is_stale and directories.home(key).health.failure is None
+
+    async def _cut(self, topic_partition: TopicPartition, offset: int) -> None:
+        directories = self._holdings.directories
+        log = directories.get(topic_partition)
+        if log is None or log.end_offset <= offset:
+            return
+        logger.info("%s may have lost records: cut to %d", topic_partition, offset)
+        while (job := directories.before_cut(topic_partition, offset)) is not None:
+            await self._in_thread_or_raise(job)
+        directories.truncate(topic_partition, offset)
+
+    async def _in_thread_or_raise(self, job: Callable[[], None]) -> None:
+        outcome = await self._in_thread(job)
+        if isinstance(outcome, BaseException):
+            raise outcome if isinstance(outcome, PenstockError) else StorageError(str(outcome))
+
+    def _in_thread(self, job: Callable[[], None]) -> Reply[BaseException | None]:
+        reply: Reply[BaseException | None] = Reply()
+        self._loop.run_in_thread(job, reply.give)
+        return reply
+
+    def _directories_for(self, request: LeaderAndIsr) -> Callable[[], None] | None:
         wanted: dict[TopicPartition, uuid.UUID] = {
             state.topic_partition: state.topic_id
             for state in request.partitions
-            if self._node_id in state.replicas and self._holdings.partitions.find(state.topic, state.partition) is None
+            if self._node_id in state.replicas
+            and state.leader != LEADER_DURING_DELETION
+            and self._holdings.partitions.find(state.topic, state.partition) is None
         }
         return self._holdings.prepare(wanted)
-
-    def _prepared(self, request: PeerRequest, done: Done, outcome: object) -> None:
-        if isinstance(outcome, BaseException):
-            logger.warning("directories could not be prepared: %s", outcome)  # whoever opens them meets it again
-        self._is_busy = False
-        done(self._carry_out(request))
-        self._next()
 
     def _refusal(self, request: PeerRequest) -> PenstockError | None:
         if request.controller_epoch < self.controller_epoch:
@@ -134,10 +191,6 @@ class Replicas:
         return None
 
     def _carry_out(self, request: PeerRequest) -> PeerAnswer:
-        refusal = self._refusal(request)
-        if refusal is not None:
-            logger.info("refused: %s", refusal)
-            return PeerAnswer(error=refusal)
         self.controller_id, self.controller_epoch = request.controller_id, request.controller_epoch
         if isinstance(request, LeaderAndIsr):
             return self._become(request)
@@ -148,9 +201,13 @@ class Replicas:
     # Roles.
     def _become(self, request: LeaderAndIsr) -> PeerAnswer:
         self._brokers_changed(request.live_leaders)
+        if request.type is LeaderAndIsrType.FULL:
+            self._holdings.set_strays_aside({state.topic_partition for state in request.partitions})
         errors: Errors = {}
         taken: dict[TopicPartition, tuple[Partition, PartitionState]] = {}
         for state in request.partitions:
+            if state.leader == LEADER_DURING_DELETION:
+                continue  # StopReplica follows
             try:
                 partition = self._check(state)
             except PenstockError as error:
@@ -170,6 +227,7 @@ class Replicas:
                 replicas=state.replicas,
                 partition_epoch=state.partition_epoch,
                 now_ms=now_ms,
+                has_eligible=state.has_eligible,
             )
             self._holdings.changed(topic_partition)
         for topic_partition, (partition, _) in taken.items():
@@ -178,9 +236,6 @@ class Replicas:
                 self._follow(partition)
             except PenstockError as error:
                 errors[topic_partition] = error
-        if self.doubts is not None:
-            known = (key for key, (one, _) in taken.items() if one.leader >= 0 and key not in errors)
-            self.doubts.settle(known)
         self._followers.close_idle()
         topics = {state.topic for _, state in taken.values()}
         if self.is_told:
@@ -205,11 +260,6 @@ class Replicas:
     def _follow(self, partition: Partition) -> None:
         if partition.is_leader or partition.leader < 0 or self._followers.is_followed(partition.topic_partition):
             return
-        if self.doubts is not None and partition.topic_partition in self.doubts:
-            log = partition.log
-            if log.recovery_point < log.end_offset:
-                logger.info("%s may have lost records: cut to %d", partition.topic_partition, log.recovery_point)
-                self._holdings.directories.truncate(partition.topic_partition, log.recovery_point)
         self._followers.follow(partition)
 
     def _stop(self, request: StopReplica) -> PeerAnswer:
@@ -246,9 +296,7 @@ class Replicas:
         for state in request.partitions:
             topics.setdefault(state.topic, []).append(state)
         for topic, states in topics.items():
-            for state in states:
-                if state.leader == LEADER_DURING_DELETION:
-                    image.forget_partition(topic, state.partition)
+            image.forget_partitions(topic, {one.partition for one in states if one.leader == LEADER_DURING_DELETION})
             kept = [state for state in states if state.leader != LEADER_DURING_DELETION]
             if not kept:
                 continue
@@ -276,7 +324,9 @@ class Replicas:
     def _confirm(self, state: PartitionState) -> None:
         """What the store has of an ISR that this broker leads: the answer to its own request may have been lost."""
         partition = self._holdings.partitions.find(state.topic, state.partition)
-        if partition is not None and partition.confirm_isr(state.leader_epoch, state.isr, state.partition_epoch):
+        if partition is not None and partition.confirm_isr(
+            state.leader_epoch, state.isr, state.partition_epoch, has_eligible=state.has_eligible
+        ):
             self._holdings.changed(state.topic_partition)
 
     def configs_changed(self, topics: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ what was computed from the image can be kept until then.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -40,6 +40,10 @@ class TopicImage(NamedTuple):
     @property
     def is_internal(self) -> bool:
         return self.name in INTERNAL_TOPICS
+
+
+_Copied = dict[str, dict[int, PartitionImage]]
+"""Partitions of topics that one transaction changes, copied once for all of its states: whoever holds a topic keeps what it holds."""
 
 
 class Image:
@@ -106,13 +110,14 @@ class Image:
                 self.offline_replicas[topic, partition] = replicas
         self.version += 1
 
-    def forget_partition(self, topic: str, partition: int) -> None:
-        """The partition's topic is going."""
+    def forget_partitions(self, topic: str, partitions: Collection[int]) -> None:
+        """The partitions' topic is going."""
         found = self.topics.get(topic)
-        if found is None:
+        if found is None or not partitions:
             return
-        left = {number: state for number, state in found.partitions.items() if number != partition}
-        self.offline_replicas.pop((topic, partition), None)
+        left = {number: state for number, state in found.partitions.items() if number not in partitions}
+        for partition in partitions:
+            self.offline_replicas.pop((topic, partition), None)
         if left:
             self.topics[topic] = found._replace(partitions=left)
         else:
@@ -122,13 +127,15 @@ class Image:
 
     def load(self, nodes: Iterable[Kept]) -> None:
         """The first filling, from every node of the tree, parents first."""
+        copied: _Copied = {}
         for node in nodes:
-            self._write(node.path, node.data, node.version)
+            self._write(node.path, node.data, node.version, copied)
         self.version += 1
 
     def apply(self, committed: Committed) -> set[str]:
         """Takes over a confirmed transaction. Returns the topics it touched."""
         touched: set[str] = set()
+        copied: _Copied = {}
         for operation, result in zip(committed.transaction.operations, committed.results, strict=True):
             if isinstance(operation, Check):
                 continue
@@ -136,9 +143,9 @@ class Image:
                 self._remove(operation.path)
             elif isinstance(operation, Create):
                 assert isinstance(result, str)
-                self._write(result, operation.data, 0)
+                self._write(result, operation.data, 0, copied)
             else:
-                self._write(operation.path, operation.data, getattr(result, "version", 0))
+                self._write(operation.path, operation.data, getattr(result, "version", 0), copied)
             if operation.path.startswith(f"{layout.BROKER_CONFIGS}/"):
                 touched.update(self.topics)  # brokers' keys are the defaults of every topic's
             touched.update(_topics_of([operation.path]))
@@ -148,9 +155,9 @@ class Image:
     def take_config(self, path: str, data: bytes) -> None:
         """Takes over the configuration at a path of the tree; any other path is none."""
         if path.startswith((f"{layout.TOPIC_CONFIGS}/", f"{layout.BROKER_CONFIGS}/")):
-            self._write(path, data, 0)
+            self._write(path, data, 0, {})
 
-    def _write(self, path: str, data: bytes, version: int) -> None:
+    def _write(self, path: str, data: bytes, version: int, copied: _Copied) -> None:
         parts = path.split("/")
         match parts[1:]:
             case ["brokers", "ids", broker_id]:
@@ -159,7 +166,7 @@ class Image:
             case ["brokers", "topics", topic]:
                 self._write_topic(path, topic, data)
             case ["brokers", "topics", topic, "partitions", partition, "state"]:
-                self._write_state(topic, int(partition), layout.decode_state(path, data), version)
+                self._write_state(topic, int(partition), layout.decode_state(path, data), version, copied)
             case ["admin", "delete_topics", topic]:
                 self.deleting.add(topic)
             case ["config", "topics", topic]:
@@ -181,13 +188,17 @@ class Image:
         self.topics[topic] = TopicImage(topic, node.topic_id, partitions)
         self.names_by_id[node.topic_id.bytes] = topic
 
-    def _write_state(self, topic: str, partition: int, state: PartitionState, version: int) -> None:
+    def _write_state(self, topic: str, partition: int, state: PartitionState, version: int, copied: _Copied) -> None:
         found = self.topics[topic]
         replicas = found.partitions[partition].replicas
         known = PartitionImage(
             replicas, state.leader, state.leader_epoch, state.isr, version, state.controller_epoch, state.extra
         )
-        self.topics[topic] = found._replace(partitions={**found.partitions, partition: known})
+        partitions = copied.get(topic)
+        if partitions is None or found.partitions is not partitions:
+            partitions = copied[topic] = dict(found.partitions)
+            self.topics[topic] = found._replace(partitions=partitions)
+        partitions[partition] = known
 
     def _remove(self, path: str) -> None:
         parts = path.split("/")

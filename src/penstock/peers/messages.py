@@ -117,6 +117,7 @@ def _told(state: PartitionState) -> dict[str, Any]:
         "leader_epoch": state.leader_epoch,
         "isr": state.isr,
         "replicas": state.replicas,
+        "has_eligible": state.has_eligible,
     }
 
 
@@ -132,6 +133,7 @@ def _partition_state(topic: Any, state: Any, partition_epoch: int, **further: An
         isr=tuple(state.isr),
         partition_epoch=partition_epoch,
         replicas=tuple(state.replicas),
+        has_eligible=state.has_eligible,
         **further,
     )
 
@@ -369,6 +371,7 @@ def write_isr_answer(response: Any, error_code: int, changed: Iterable[tuple[Isr
                         isr=one.isr,
                         leader_recovery_state=0,
                         partition_epoch=one.partition_epoch,
+                        has_eligible=one.has_eligible,
                     )
                     for one, code in changes
                 ),
@@ -391,6 +394,7 @@ def read_isr_answer(entity: Any) -> list[IsrChanged] | PenstockError:
             leader_epoch=one.leader_epoch,
             isr=tuple(one.isr),
             partition_epoch=one.partition_epoch,
+            has_eligible=one.has_eligible,
         )
         for topic in entity.topics
         for one in topic.partitions

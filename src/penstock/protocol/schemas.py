@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from penstock.protocol.errors import MalformedMessageError
 
-ZOOKEEPER_ERA = range(4, 8)
+ZOOKEEPER_ERA = (4, 5, 6, 7, 56)
 """API keys of `zookeeper_era`."""
 
 

@@ -1,8 +1,11 @@
 """What a controller and brokers say to each other where ZooKeeper coordinates: LeaderAndIsr, StopReplica, UpdateMetadata,
-ControlledShutdown, as entities in kio's manner, which has none for them.
+ControlledShutdown, as entities in kio's manner, which has none for them; and the answer to AlterPartition.
 
-Kafka dropped the four with ZooKeeper. Each stands here in the last version it had, that of 3.9: LeaderAndIsr 7, StopReplica
+Kafka dropped the first four with ZooKeeper. Each stands here in the last version it had, that of 3.9: LeaderAndIsr 7, StopReplica
 4, UpdateMetadata 8, ControlledShutdown 3, all flexible. Checked byte for byte against Kafka 3.9's own classes.
+
+Beyond Kafka's: a partition's state says with a tagged field whether members that left its ISR may still be elected (`has_eligible`), which Kafka
+skips where it is true and never sees where it is not.
 """
 
 import uuid
@@ -10,14 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from kio.schema.alter_partition.v3.request import AlterPartitionRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.request_header.v2.header import RequestHeader
 from kio.schema.response_header.v1.header import ResponseHeader
 from kio.schema.types import BrokerId, TopicName
 from kio.static.constants import EntityType
-from kio.static.primitive import i8, i16, i32, i64
+from kio.static.primitive import i8, i16, i32, i32Timedelta, i64
 
-VERSIONS = {4: 7, 5: 4, 6: 8, 7: 3}
+VERSIONS = {4: 7, 5: 4, 6: 8, 7: 3, 56: 3}
 """The one version of each API key."""
 
 C = TypeVar("C", bound=type)
@@ -54,6 +58,7 @@ _BOOL = {"kafka_type": "bool"}
 _STRING = {"kafka_type": "string"}
 _UUID = {"kafka_type": "uuid"}
 _ERROR = {"kafka_type": "error_code"}
+_HAS_ELIGIBLE = {"kafka_type": "bool", "tag": 10_000}
 
 
 # LeaderAndIsr.
@@ -71,6 +76,7 @@ class LeaderAndIsrPartitionState:
     removing_replicas: tuple[BrokerId, ...] = field(metadata=_INT32)
     is_new: bool = field(metadata=_BOOL)
     leader_recovery_state: i8 = field(metadata=_INT8)
+    has_eligible: bool = field(metadata=_HAS_ELIGIBLE, default=False)
 
 
 @_request(4)
@@ -175,6 +181,7 @@ class UpdateMetadataPartitionState:
     zk_version: i32 = field(metadata=_INT32)
     replicas: tuple[BrokerId, ...] = field(metadata=_INT32)
     offline_replicas: tuple[BrokerId, ...] = field(metadata=_INT32)
+    has_eligible: bool = field(metadata=_HAS_ELIGIBLE, default=False)
 
 
 @_request(6)
@@ -242,10 +249,40 @@ class ControlledShutdownResponse:
     remaining_partitions: tuple[RemainingPartition, ...]
 
 
+# AlterPartition: the request is kio's.
+@_response(56)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlteredPartition:
+    partition_index: i32 = field(metadata=_INT32)
+    error_code: ErrorCode = field(metadata=_ERROR)
+    leader_id: BrokerId = field(metadata=_INT32)
+    leader_epoch: i32 = field(metadata=_INT32)
+    isr: tuple[BrokerId, ...] = field(metadata=_INT32)
+    leader_recovery_state: i8 = field(metadata=_INT8)
+    partition_epoch: i32 = field(metadata=_INT32)
+    has_eligible: bool = field(metadata=_HAS_ELIGIBLE, default=False)
+
+
+@_response(56)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlteredTopic:
+    topic_id: uuid.UUID | None = field(metadata=_UUID)
+    partitions: tuple[AlteredPartition, ...]
+
+
+@_response(56, EntityType.response)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterPartitionResponse:
+    throttle_time: i32Timedelta = field(metadata={"kafka_type": "timedelta_i32"})
+    error_code: ErrorCode = field(metadata=_ERROR)
+    topics: tuple[AlteredTopic, ...]
+
+
 SCHEMAS: dict[int, tuple[type, type]] = {
     4: (LeaderAndIsrRequest, LeaderAndIsrResponse),
     5: (StopReplicaRequest, StopReplicaResponse),
     6: (UpdateMetadataRequest, UpdateMetadataResponse),
     7: (ControlledShutdownRequest, ControlledShutdownResponse),
+    56: (AlterPartitionRequest, AlterPartitionResponse),
 }
 """Request and response by API key."""

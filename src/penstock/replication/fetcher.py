@@ -8,16 +8,17 @@ to the high watermark alone, but a log from before there were epochs.
 Invariants:
 - an answer counts only for a partition that still asks what it asked then (KAFKA-7786);
 - with a diverging epoch nothing else of the answer counts (KAFKA-14704);
-- a partition that failed waits, and the others go on.
+- a partition that failed waits, and the others go on;
+- a log is cut only when what must be on disk before is there: a thread sees to that, and the partition asks nothing meanwhile.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
-from penstock.base.errors import OffsetOutOfRangeError, PenstockError
+from penstock.base.errors import OffsetOutOfRangeError, PenstockError, StorageError
 from penstock.base.files import ReadableBuffer
 from penstock.base.ids import TopicPartition
 from penstock.replication.partition import Diverging, Partition
@@ -30,7 +31,10 @@ COMPLAINT_AFTER = 5
 
 
 class Cutter(Protocol):
-    """Cuts logs, with what must be on disk before (`LogDirectories`)."""
+    """Cuts logs (`LogDirectories`)."""
+
+    def before_cut(self, partition: TopicPartition, offset: int, *, fully: bool = False) -> Callable[[], None] | None:
+        """What must be on disk before the log is cut to `offset`: a job for a thread, or None where it is there."""
 
     def truncate(self, partition: TopicPartition, offset: int) -> None: ...
 
@@ -74,15 +78,27 @@ class Taken(NamedTuple):
     outside: list[Asked]
     """Partitions whose leader does not have what they ask for: they wait for its `LeaderOffsets`."""
     appended: list[Partition]
+    cuts: list[Cut]
+    """Logs that are to be cut, and wait for the disk."""
+
+
+class Cut(NamedTuple):
+    """A cut to come: `job` is for a thread, then `Fetcher.go_on`."""
+
+    place: _Place
+    offset: int
+    fully: bool
+    job: Callable[[], None]
 
 
 class _Place:
-    __slots__ = ("failures", "is_outside", "partition", "ready_ms")
+    __slots__ = ("failures", "is_cutting", "is_outside", "partition", "ready_ms")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.ready_ms = 0
         self.is_outside = False
+        self.is_cutting = False
         self.failures = 0
         """In a row."""
 
@@ -100,11 +116,12 @@ class Fetcher:
     def __contains__(self, topic_partition: object) -> bool:
         return topic_partition in self._places
 
-    def add(self, partition: Partition) -> None:
-        """Follows a partition from where its log ends."""
+    def add(self, partition: Partition) -> Cut | None:
+        """Follows a partition from where its log ends; where it is to be cut first, from when it was."""
+        place = self._places[partition.topic_partition] = _Place(partition)
         if partition.log.leader_epochs.latest < 0:
-            self._cut(partition, partition.log.high_watermark)
-        self._places[partition.topic_partition] = _Place(partition)
+            return self._cut(place, partition.log.high_watermark)
+        return None
 
     def remove(self, topic_partition: TopicPartition) -> bool:
         return self._places.pop(topic_partition, None) is not None
@@ -113,12 +130,17 @@ class Fetcher:
     def ask(self, now_ms: int) -> list[Asked]:
         """Everything that can be asked now."""
         return [
-            self._asked(place) for place in self._places.values() if place.ready_ms <= now_ms and not place.is_outside
+            self._asked(place)
+            for place in self._places.values()
+            if place.ready_ms <= now_ms and not place.is_outside and not place.is_cutting
         ]
 
     def ready_ms(self) -> int | None:
         """When something can be asked again that waits now; None where nothing waits for the time."""
-        return min((place.ready_ms for place in self._places.values() if not place.is_outside), default=None)
+        return min(
+            (place.ready_ms for place in self._places.values() if not place.is_outside and not place.is_cutting),
+            default=None,
+        )
 
     @staticmethod
     def _asked(place: _Place) -> Asked:
@@ -137,7 +159,7 @@ class Fetcher:
     def take(self, asked: Iterable[Asked], answers: Iterable[Got], now_ms: int) -> Taken:
         """Carries out what the leader said."""
         questions = {one.topic_partition: one for one in asked}
-        taken = Taken([], [], [])
+        taken = Taken([], [], [], [])
         for got in answers:
             place = self._current(questions.get(got.topic_partition))
             if place is None:
@@ -166,7 +188,7 @@ class Fetcher:
         if asked is None:
             return None
         place = self._places.get(asked.topic_partition)
-        if place is None or place.partition.is_leader:
+        if place is None or place.is_cutting or place.partition.is_leader:
             return None
         now = self._asked(place)
         same = (
@@ -177,8 +199,11 @@ class Fetcher:
     def _take_one(self, place: _Place, got: Got, taken: Taken) -> None:
         partition = place.partition
         if got.diverging is not None:
-            self._cut(partition, self._shared_end(partition, got.diverging))
-            taken.moved.append(got.topic_partition)
+            cut = self._cut(place, self._shared_end(partition, got.diverging))
+            if cut is None:
+                taken.moved.append(got.topic_partition)
+            else:
+                taken.cuts.append(cut)
             return
         moved = False
         if len(got.records):
@@ -201,8 +226,8 @@ class Fetcher:
             return min(diverging.end_offset, log.end_offset)
         return min(end_offset, diverging.end_offset, log.end_offset)
 
-    def take_offsets(self, asked: Asked, offsets: LeaderOffsets | PenstockError, now_ms: int) -> bool:
-        """Where the leader's log lies, for a partition outside of it. Says whether the log was cut."""
+    def take_offsets(self, asked: Asked, offsets: LeaderOffsets | PenstockError, now_ms: int) -> bool | Cut:
+        """Where the leader's log lies, for a partition outside of it. Says whether the log was cut, or the cut to come."""
         place = self._places.get(asked.topic_partition)
         if place is None or not place.is_outside:
             return False
@@ -217,17 +242,29 @@ class Fetcher:
         try:
             if offsets.end < end_offset:
                 logger.warning("%s: its leader ends at %d, it is cut there", partition.topic_partition, offsets.end)
-                self._cut(partition, offsets.end)
-            elif offsets.start > end_offset:
+                return self._cut(place, offsets.end) or True
+            if offsets.start > end_offset:
                 logger.warning("%s: its leader begins at %d, so does it now", partition.topic_partition, offsets.start)
-                self._cutter.truncate_fully(partition.topic_partition, offsets.start)
-            else:
-                place.ready_ms = now_ms + self._backoff_ms
-                return False
+                return self._cut(place, offsets.start, fully=True) or True
         except PenstockError as error:
             self._complain(place, error, now_ms)
             return False
-        return True
+        place.ready_ms = now_ms + self._backoff_ms
+        return False
+
+    def go_on(self, cut: Cut, failure: Exception | None, now_ms: int) -> bool | Cut:
+        """The job of a cut has ended, or failed. Says whether the log was cut; the cut once more where it waits again."""
+        place = cut.place
+        if self._places.get(place.partition.topic_partition) is not place or not place.is_cutting:
+            return False
+        place.is_cutting = False
+        try:
+            if failure is not None:
+                raise failure if isinstance(failure, PenstockError) else StorageError(str(failure))
+            return self._cut(place, cut.offset, fully=cut.fully) or True
+        except PenstockError as error:
+            self._complain(place, error, now_ms)
+            return False
 
     def failed(self, now_ms: int) -> None:
         """The leader could not be asked at all."""
@@ -235,8 +272,18 @@ class Fetcher:
             place.ready_ms = now_ms + self._backoff_ms
             place.is_outside = False
 
-    def _cut(self, partition: Partition, offset: int) -> None:
-        self._cutter.truncate(partition.topic_partition, offset)
+    def _cut(self, place: _Place, offset: int, *, fully: bool = False) -> Cut | None:
+        """Cuts a log, at once where the disk is ready for that; else the cut to come."""
+        topic_partition = place.partition.topic_partition
+        job = self._cutter.before_cut(topic_partition, offset, fully=fully)
+        if job is not None:
+            place.is_cutting = True
+            return Cut(place, offset, fully, job)
+        if fully:
+            self._cutter.truncate_fully(topic_partition, offset)
+        else:
+            self._cutter.truncate(topic_partition, offset)
+        return None
 
     def _complain(self, place: _Place, error: PenstockError, now_ms: int) -> None:
         """The first waits are short: a new leader often hears of its role a moment after its followers do."""

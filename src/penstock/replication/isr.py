@@ -73,10 +73,17 @@ class Proposal(NamedTuple):
 class Followers:
     """The followers of one partition during one leader epoch."""
 
-    __slots__ = ("_by_id", "_local_id", "isr", "maximal", "partition_epoch", "proposal")
+    __slots__ = ("_by_id", "_local_id", "has_eligible", "isr", "maximal", "partition_epoch", "proposal")
 
     def __init__(
-        self, local_id: int, replicas: tuple[int, ...], isr: tuple[int, ...], partition_epoch: int, now_ms: int
+        self,
+        local_id: int,
+        replicas: tuple[int, ...],
+        isr: tuple[int, ...],
+        partition_epoch: int,
+        now_ms: int,
+        *,
+        has_eligible: bool = False,
     ) -> None:
         self._local_id = local_id
         self._by_id = {one: Follower(one, now_ms) for one in replicas if one != local_id}
@@ -84,6 +91,8 @@ class Followers:
         self.maximal: tuple[int, ...] = isr
         self.partition_epoch = partition_epoch
         self.proposal: Proposal | None = None
+        self.has_eligible = has_eligible
+        """Whether the controller may still elect one who left: nothing that they lack may be committed."""
 
     def __iter__(self) -> Iterator[Follower]:
         return iter(self._by_id.values())
@@ -144,12 +153,13 @@ class Followers:
         self.maximal = (*self.isr, *(one for one in isr if one not in self.isr))
         return self.proposal
 
-    def confirm(self, isr: tuple[int, ...], partition_epoch: int) -> bool:
+    def confirm(self, isr: tuple[int, ...], partition_epoch: int, *, has_eligible: bool = False) -> bool:
         """What the store has. Says whether that was news; anything older than what is known here is not."""
         if partition_epoch <= self.partition_epoch:
             return False
         self.isr = self.maximal = isr
         self.partition_epoch = partition_epoch
+        self.has_eligible = has_eligible
         self.proposal = None
         return True
 

@@ -3,7 +3,8 @@
 Invariants:
 - the leader epoch never falls;
 - the high watermark is at most the smallest end offset in the maximal ISR, and a partition led alone follows its own end;
-- the high watermark stands still while the ISR is smaller than `min.insync.replicas` (KAFKA-15583);
+- the high watermark stands still while the ISR is smaller than `min.insync.replicas` (KAFKA-15583), and after that was lowered until
+  the controller says that nobody who left the ISR will be elected any more: the two hear of it in any order;
 - the high watermark waits for a flush where `flush.messages` asks for one.
 """
 
@@ -106,12 +107,13 @@ class Partition:
         replicas: tuple[int, ...],
         partition_epoch: int = 0,
         now_ms: int = 0,
+        has_eligible: bool = False,
     ) -> bool:
         """Follows the metadata. Returns whether anything changed; a state of an older epoch changes nothing."""
         if leader_epoch < self.leader_epoch:
             return False
         if (leader, leader_epoch, isr, replicas) == (self.leader, self.leader_epoch, self.isr, self.replicas):
-            return self.confirm_isr(leader_epoch, isr, partition_epoch)
+            return self.confirm_isr(leader_epoch, isr, partition_epoch, has_eligible=has_eligible)
         newly_led = leader == self.local_id and (leader_epoch > self.leader_epoch or not self.is_leader)
         if not self.is_leader:
             self.led_since = leader_epoch
@@ -120,15 +122,18 @@ class Partition:
         if newly_led:
             self.isr = isr
             self.log.assign_epoch(leader_epoch)
-            followed = replicas != (self.local_id,)
-            self.followers = Followers(self.local_id, replicas, isr, partition_epoch, now_ms) if followed else None
+            self.followers = None
+            if replicas != (self.local_id,):
+                self.followers = Followers(
+                    self.local_id, replicas, isr, partition_epoch, now_ms, has_eligible=has_eligible
+                )
         elif not self.is_leader:
             self.isr, self.followers = isr, None
         elif self.followers is None:
             self.isr = isr
         else:
             self.followers.use_replicas(replicas, now_ms)
-            self.confirm_isr(leader_epoch, isr, partition_epoch)
+            self.confirm_isr(leader_epoch, isr, partition_epoch, has_eligible=has_eligible)
         if self.is_leader:
             self.maybe_move_high_watermark()
         return True
@@ -137,10 +142,14 @@ class Partition:
         """This broker holds the partition no more: whoever waits for it is told so."""
         self.is_leader, self.leader, self.followers = False, -1, None
 
-    def confirm_isr(self, leader_epoch: int, isr: tuple[int, ...], partition_epoch: int) -> bool:
+    def confirm_isr(
+        self, leader_epoch: int, isr: tuple[int, ...], partition_epoch: int, *, has_eligible: bool = False
+    ) -> bool:
         """The store has this ISR, in this leader epoch. Says whether that moved the high watermark (KAFKA-13091)."""
         followers = self.followers
-        if followers is None or leader_epoch != self.leader_epoch or not followers.confirm(isr, partition_epoch):
+        if followers is None or leader_epoch != self.leader_epoch:
+            return False
+        if not followers.confirm(isr, partition_epoch, has_eligible=has_eligible):
             return False
         self.isr = isr
         return self.maybe_move_high_watermark()
@@ -272,7 +281,7 @@ class Partition:
         if self.flush_offset > log.recovery_point:
             end_offset = log.recovery_point
         if self.followers is not None:
-            if len(self.isr) < self.effective_min_isr:
+            if len(self.isr) < self.effective_min_isr or self.followers.has_eligible:
                 return False
             end_offset = self.followers.smallest_end(end_offset)
         return log.set_high_watermark(end_offset)

@@ -26,6 +26,7 @@ from penstock.storage.directory_contents import Remembered, owner_of, partitions
 from penstock.storage.directory_state import DirectoryState
 from penstock.storage.load import LoadReport, LoadRequest, load_partition
 from penstock.storage.new_logs import NewLogs, Wanted
+from penstock.storage.offset_files import FrozenOffsets
 from penstock.storage.partition_log import PartitionLog
 from penstock.storage.recovery import SegmentReport
 from penstock.storage.segment import OpenFiles
@@ -149,7 +150,7 @@ class LogDirectories:
             raise LogDirectoryError(f"{path} is not a directory")
         partitions = self._partitions_in(path)
         cluster_id = self._owner_of(path)
-        state = DirectoryState(path, files.lock(f"{path}/{names.LOCK}"))
+        state = DirectoryState(path, files.lock(f"{path}/{names.LOCK}"), files)
         opening = _Opening()
         try:
             for name in filter(names.is_deleted_directory, files.list(path)):
@@ -325,19 +326,29 @@ class LogDirectories:
 
     def delete(self, partition: TopicPartition) -> Callable[[], None]:
         """Takes a partition out and renames its directory `-delete`; the returned job removes it, off the loop."""
+        state, path = self._take_out(partition, names.deleted_directory(partition, self._new_id()))
+        return partial(self._finish_delete, state, partition, path)
+
+    def set_aside(self, partition: TopicPartition) -> Callable[[], None]:
+        """The same for a partition that nobody knows of: its directory is renamed `-stray` and stays."""
+        state, _ = self._take_out(partition, names.stray_directory(partition, self._new_id()))
+        return partial(self._forget, state, partition)
+
+    def _take_out(self, partition: TopicPartition, name: str) -> tuple[DirectoryState, str]:
         log = self.logs.pop(partition)
         state = self._home.pop(partition)
         log.epoch += 1
         log.abandon()
-        target = f"{state.path}/{names.deleted_directory(partition, self._new_id())}"
+        target = f"{state.path}/{name}"
         try:
             self._files.rename(log.directory, target)
             self._files.sync_directory(state.path)
         except OSError as error:
             raise state.health.fail(error) from error
         state.cleaner_offsets.pop(partition, None)
+        state.lowered.pop(partition, None)
         self._to_forget[partition] = state
-        return partial(self._finish_delete, state, partition, target)
+        return state, target
 
     def _finish_delete(self, state: DirectoryState, partition: TopicPartition, path: str) -> None:
         self._forget(state, partition)
@@ -357,60 +368,80 @@ class LogDirectories:
             self._files.remove(f"{path}/{name}")
         self._files.remove_directory(path)
 
-    def truncate(self, partition: TopicPartition, offset: int) -> None:
-        """Cuts a follower's log. The lower recovery point is on disk before the first byte goes: a crash from then on
-        recovers what is half cut, and what is appended over it."""
-        log = self._before_cut(partition, offset)
-        log.truncate(offset)
-        self._after_cut(partition)
+    # Cutting.
+    def before_cut(self, partition: TopicPartition, offset: int, *, fully: bool = False) -> Callable[[], None] | None:
+        """What must be on disk before a log is cut to `offset`: a job for a thread, or None where it is there.
 
-    def truncate_fully(self, partition: TopicPartition, offset: int) -> None:
-        """Empties a follower's log, to continue at `offset`. The lower recovery point is on disk first, as in `truncate`."""
-        log = self._before_cut(partition, 0)
-        log.truncate_fully(offset)
-        self._after_cut(partition)
+        The lower recovery point: a crash from then on recovers what is half cut, and what is appended over it. And the lower
+        clean offset: what is written anew above the cut is dirty. While the job runs a flush may end and raise the recovery point,
+        so whoever cuts asks here again, in the same turn of the loop.
+        """
+        log, state = self.logs[partition], self._home[partition]
+        if self._lower(log, state, partition, offset, fully=fully):
+            due = (names.RECOVERY_POINTS, names.CLEANER_OFFSETS) if state.cleaner_offsets else (names.RECOVERY_POINTS,)
+            state.lowered[partition] = tuple(self.freeze(state, name) for name in due)
+        frozen = state.lowered.get(partition, ())
+        if all(one.number <= one.file.written for one in frozen):
+            state.lowered.pop(partition, None)
+            return None
+        return partial(self._write, state, frozen)
 
-    def _before_cut(self, partition: TopicPartition, offset: int) -> PartitionLog:
-        log = self.logs[partition]
-        if log.lower_recovery_point(offset):
-            self.checkpoint_recovery_points(self._home[partition])
-        return log
-
-    def _after_cut(self, partition: TopicPartition) -> None:
-        """What was clean above the cut is dirty when it is written anew."""
-        state, bound = self._home[partition], self.logs[partition].log.active.base_offset
+    @staticmethod
+    def _lower(
+        log: PartitionLog, state: DirectoryState, partition: TopicPartition, offset: int, *, fully: bool
+    ) -> bool:
+        lowered = log.lower_recovery_point(0 if fully else offset)
+        bases = [] if fully else [one.base_offset for one in log.log.segments if one.base_offset <= offset]
+        bound = bases[-1] if bases else offset  # where the log's last segment will begin
         if state.cleaner_offsets.get(partition, 0) > bound:
             state.cleaner_offsets[partition] = bound
-            self.checkpoint_cleaner_offsets(state)
+            lowered = True
+        return lowered
+
+    def truncate(self, partition: TopicPartition, offset: int) -> None:
+        """Cuts a follower's log. What must be on disk before, is written here where it is not: a broker sees to that on a thread."""
+        self._see_to(self.before_cut(partition, offset))
+        self.logs[partition].truncate(offset)
+
+    def truncate_fully(self, partition: TopicPartition, offset: int) -> None:
+        """Empties a follower's log, to continue at `offset`; the rest as in `truncate`."""
+        self._see_to(self.before_cut(partition, offset, fully=True))
+        self.logs[partition].truncate_fully(offset)
+
+    @staticmethod
+    def _see_to(job: Callable[[], None] | None) -> None:
+        if job is not None:
+            job()
 
     # Checkpoints.
     def _of(self, state: DirectoryState) -> Mapping[TopicPartition, PartitionLog]:
         return {partition: log for partition, log in self.logs.items() if self._home[partition] is state}
 
-    def _write(self, state: DirectoryState, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+    def recovery_points(self) -> dict[TopicPartition, int]:
+        return {partition: log.recovery_point for partition, log in self.logs.items()}
+
+    def freeze(self, state: DirectoryState, name: str) -> FrozenOffsets:
+        """One of a directory's checkpoints as it is to be on disk now; `write` it on any thread."""
+        offsets: dict[TopicPartition, int]
+        if name == names.CLEANER_OFFSETS:
+            offsets = dict(state.cleaner_offsets)
+        elif name == names.LOG_STARTS:
+            # Also where the first segment's name tells it: a power cut may bring a segment back that was renamed `.deleted`.
+            offsets = {key: log.log_start_offset for key, log in self._of(state).items() if log.log_start_offset > 0}
+        elif name == names.RECOVERY_POINTS:
+            offsets = {key: log.recovery_point for key, log in self._of(state).items()}
+        else:
+            assert name == names.HIGH_WATERMARKS
+            offsets = {key: log.high_watermark for key, log in self._of(state).items()}
+        return state.offset_files[name].freeze(offsets)
+
+    @staticmethod
+    def _write(state: DirectoryState, frozen: Iterable[FrozenOffsets]) -> None:
         try:
-            checkpoints.write_offsets(self._files, f"{state.path}/{name}", offsets)
+            for one in frozen:
+                one.write()
         except OSError as error:
             raise state.health.fail(error) from error
-
-    def checkpoint_recovery_points(self, state: DirectoryState) -> None:
-        offsets = {partition: log.recovery_point for partition, log in self._of(state).items()}
-        self._write(state, names.RECOVERY_POINTS, offsets)
-
-    def checkpoint_high_watermarks(self, state: DirectoryState) -> None:
-        offsets = {partition: log.high_watermark for partition, log in self._of(state).items()}
-        self._write(state, names.HIGH_WATERMARKS, offsets)
-
-    def checkpoint_log_starts(self, state: DirectoryState) -> None:
-        """Every start above 0, also where the first segment's name tells it: a segment renamed `.deleted` may be back
-        after a power cut, and must not bring back what was deleted."""
-        offsets = {
-            partition: log.log_start_offset for partition, log in self._of(state).items() if log.log_start_offset > 0
-        }
-        self._write(state, names.LOG_STARTS, offsets)
-
-    def checkpoint_cleaner_offsets(self, state: DirectoryState) -> None:
-        self._write(state, names.CLEANER_OFFSETS, state.cleaner_offsets)
 
     def checkpoint(self) -> None:
         """All four, of every directory that is online."""
@@ -421,11 +452,10 @@ class LogDirectories:
     def _checkpoint(self, state: DirectoryState) -> None:
         """Starts before recovery points: a raised start raises the recovery point over data that was never flushed, and
         must be remembered before that data counts as on disk."""
-        self.checkpoint_log_starts(state)
-        self.checkpoint_recovery_points(state)
-        self.checkpoint_high_watermarks(state)
+        due = [names.LOG_STARTS, names.RECOVERY_POINTS, names.HIGH_WATERMARKS]
         if state.cleaner_offsets or self._files.exists(f"{state.path}/{names.CLEANER_OFFSETS}"):
-            self.checkpoint_cleaner_offsets(state)
+            due.append(names.CLEANER_OFFSETS)
+        self._write(state, [self.freeze(state, name) for name in due])
 
     # Ending.
     def close(self) -> list[str]:

@@ -65,9 +65,16 @@ def parse_partition_directory(name: str) -> TopicPartition | None:
 
 def deleted_directory(partition: TopicPartition, unique: uuid.UUID) -> str:
     """`T-P.UUID-delete`, with the topic cut so that the name stays within 255 characters, as Kafka cuts it."""
-    suffix = f".{unique.hex}-delete"
-    name = partition_directory(partition)
-    return name[: 255 - len(suffix)] + suffix
+    return _suffixed(partition, f".{unique.hex}-delete")
+
+
+def stray_directory(partition: TopicPartition, unique: uuid.UUID) -> str:
+    """`T-P.UUID-stray`: a replica that the cluster does not know of. Kept, and read by no start."""
+    return _suffixed(partition, f".{unique.hex}-stray")
+
+
+def _suffixed(partition: TopicPartition, suffix: str) -> str:
+    return partition_directory(partition)[: 255 - len(suffix)] + suffix
 
 
 def future_directory(partition: TopicPartition, unique: uuid.UUID) -> str:

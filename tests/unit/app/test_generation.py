@@ -24,7 +24,7 @@ class Machine:
     def start(self, *, clean: bool, boot_id: str = "boot") -> str:
         states = []
         for path in self.paths:
-            state = DirectoryState(str(path), SystemFiles().lock(str(path / ".lock")))
+            state = DirectoryState(str(path), SystemFiles().lock(str(path / ".lock")), SystemFiles())
             state.was_clean = clean
             state.lock.release()
             states.append(state)

@@ -11,7 +11,13 @@ A, B = TopicPartition("a-b", 0), TopicPartition("a-b", 11)
 
 
 def open_doubts(files: ForgetfulFiles, generation: str, *logs: TopicPartition) -> Doubts:
-    return Doubts(cast(Any, files), "/data", generation, logs)
+    return Doubts(cast(Any, files), "/data", generation, dict.fromkeys(logs, 7))
+
+
+def settle(doubts: Doubts, *logs: TopicPartition) -> None:
+    job = doubts.settle(logs)
+    assert job is not None
+    job()
 
 
 def test_a_new_generation_puts_every_log_in_doubt_until_each_is_settled() -> None:
@@ -20,11 +26,13 @@ def test_a_new_generation_puts_every_log_in_doubt_until_each_is_settled() -> Non
     doubts = open_doubts(files, "one", A, B)
     assert A in doubts
     assert B in doubts
-    doubts.settle([A, TopicPartition("c", 1)])
+    settle(doubts, A, TopicPartition("c", 1))
+    assert doubts.settle([A]) is None, "there is nothing to write"
     again = open_doubts(files, "one", A, B)  # the process was killed and started
     assert A not in again
     assert B in again
-    again.settle([B])
+    assert again.offset(B) == 7
+    settle(again, B)
     assert len(open_doubts(files, "one", A, B)) == 0
     assert len(open_doubts(files, "two", A, B)) == 2
 

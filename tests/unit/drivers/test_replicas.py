@@ -1,7 +1,9 @@
 """What a broker does that the controller speaks to: roles, refusals, ends, and how ISR changes reach the controller (rows R2, R5, C3)."""
 
+import shutil
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +24,7 @@ from penstock.controller.peer_requests import (
     IsrChange,
     IsrChanged,
     LeaderAndIsr,
+    LeaderAndIsrType,
     PartitionState,
     PeerAnswer,
     PeerRequest,
@@ -266,15 +269,87 @@ def test_a_log_in_doubt_is_cut_to_its_recovery_point_before_it_follows(broker: B
         if log.end_offset == 2:
             log.flush()
     key = TopicPartition("t", 0)
-    broker.replicas.doubts = Doubts(cast(Any, broker.world.files), log.directory + "/..", "new", [key])
+    broker.replicas.doubts = Doubts(
+        cast(Any, broker.world.files), log.directory + "/..", "new", {key: log.recovery_point}
+    )
     broker.become(1, 1)
     assert log.end_offset == 4, "a leader stays as it is"
     assert key not in broker.replicas.doubts
-    broker.replicas.doubts = Doubts(cast(Any, broker.world.files), log.directory + "/..", "newer", [key])
+    broker.replicas.doubts = Doubts(
+        cast(Any, broker.world.files), log.directory + "/..", "newer", {key: log.recovery_point}
+    )
     broker.become(2, 2)
     assert log.end_offset == 2
     assert broker.leaders[0].asked[0][0][0].offset == 2
     assert key not in broker.replicas.doubts
+
+
+def test_a_log_in_doubt_gets_no_role_before_the_disk_knows_that_it_is_settled(broker: Broker) -> None:
+    """It would be cut once more after a kill, below what was acknowledged meanwhile."""
+    broker.become(1, 0)
+    log, key = broker.partition.log, TopicPartition("t", 0)
+    for _ in range(4):
+        broker.partition.append(bytearray(build_batch([(broker.world.clock.wall_ms(), None, b"x", ())])), 1)
+    log.flush()
+    missing = log.directory + "/missing"
+    (Path(missing)).mkdir()
+    broker.replicas.doubts = doubts = Doubts(cast(Any, broker.world.files), missing, "new", {key: 1})
+    shutil.rmtree(missing)
+    for leader, end_offset in ((1, 4), (2, 1)):
+        answer = broker.become(leader, 1)
+        assert isinstance(answer.error, BrokerNotAvailableError), "the controller tries again"
+        assert (broker.partition.leader_epoch, broker.leaders) == (0, [])
+        assert key in doubts
+        assert log.end_offset == end_offset
+    Path(missing).mkdir()
+    assert broker.become(2, 1) == PeerAnswer()
+    assert broker.leaders[0].asked[0][0][0].offset == 1, "a clean stop since does not make it whole"
+    assert key not in Doubts(cast(Any, broker.world.files), missing, "new", {key: 1})
+
+
+def test_requests_wait_for_one_that_waits_for_the_disk(broker: Broker) -> None:
+    order: list[str] = []
+    broker.replicas.take(roles(state(1, 0)), lambda _answer: order.append("roles"))
+    broker.replicas.take(news(state(1, 0)), lambda _answer: order.append("news"))
+    assert order == [], "directories are made on a thread"
+    broker.world.loop.turn()
+    assert order == ["roles", "news"]
+
+
+def test_a_full_request_sets_logs_aside_that_it_does_not_name_and_no_others(broker: Broker) -> None:
+    broker.become(1, 0)
+    directories = broker.world.directories
+    for number in (1, 2, 3):
+        broker.take(roles(state(2, 0, partition=number)))
+        broker.take(stop_of(number))
+    full = roles(state(1, 1), state(LEADER_DURING_DELETION, 0, partition=2))
+    broker.take(full)
+    assert {key.partition for key in directories.logs} == {0, 1, 2, 3}, "an incremental one says nothing of the others"
+    broker.take(replace(full, type=LeaderAndIsrType.FULL))
+    assert {key.partition for key in directories.logs} == {0, 2}, "what is going is not astray"
+    assert broker.world.partitions.find("t", 2) is None
+    names = [path.name for path in Path(directories.directories[0].path).iterdir()]
+    assert sorted(name.partition(".")[0] for name in names if name.endswith("-stray")) == ["t-1", "t-3"]
+    broker.take(replace(full, type=LeaderAndIsrType.FULL, partitions=()))
+    assert broker.partition.is_leader, "one that has a role is known to somebody"
+
+
+def stop_of(partition: int) -> StopReplica:
+    one = StoppedPartition(topic="t", partition=partition, leader_epoch=0, delete=False)
+    return StopReplica(controller_id=3, controller_epoch=1, broker_epoch=10, partitions=(one,))
+
+
+def test_after_min_isr_is_lowered_nothing_is_committed_until_the_controller_elects_nobody_else(broker: Broker) -> None:
+    """The leader may hear of the lower value first: what it would acknowledge then, the one who left does not have."""
+    broker.world.create_topic("t", min_insync_replicas="2")
+    broker.become(1, 5, isr=(1,), has_eligible=True, topic_id=broker.world.image.topics["t"].topic_id)
+    partition = broker.partition
+    partition.min_isr = 1
+    partition.append(bytearray(build_batch([(broker.world.clock.wall_ms(), None, b"x", ())])), -1)
+    assert partition.log.high_watermark == 0
+    topic_id = broker.world.image.topics["t"].topic_id
+    broker.take(news(state(1, 5, isr=(1,), partition_epoch=6, topic_id=topic_id)))
+    assert partition.log.high_watermark == 1
 
 
 # ISR changes.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import uuid
+from collections import UserDict
+from collections.abc import KeysView
 from pathlib import Path
 
 from penstock.base.clock import ManualClock
 from penstock.base.files import SystemFiles
 from penstock.metadata import layout
 from penstock.metadata.embedded import EmbeddedStore
-from penstock.metadata.image import Image
+from penstock.metadata.image import Image, PartitionImage
 from penstock.metadata.layout import BrokerNode, Endpoint, PartitionState, TopicNode
 from penstock.metadata.store import Committed, Create, Delete, SetData, Transaction
 
@@ -84,3 +86,40 @@ def test_a_deleted_topic_leaves_nothing(tmp_path: Path) -> None:
     assert run(store, image, Delete(path=layout.topic_path("t"))) == {"t"}
     assert (image.topics, image.names_by_id) == ({}, {})
     assert image.version > version
+
+
+class CountedCopies(UserDict[int, PartitionImage]):
+    copies = 0
+
+    def keys(self) -> KeysView[int]:
+        type(self).copies += 1
+        return super().keys()
+
+
+def test_a_transaction_copies_a_topic_once_however_many_of_its_partitions_it_changes(tmp_path: Path) -> None:
+    store = EmbeddedStore(SystemFiles(), str(tmp_path), ManualClock())
+    image = Image()
+    run(store, image, *layout.permanent_nodes(()))
+    numbers = range(200)
+    node = TopicNode(topic_id=TOPIC_ID, replicas=dict.fromkeys(numbers, (1, 2)))
+    run(store, image, Create(path=layout.topic_path("t"), data=layout.encode_topic(node)))
+    run(store, image, Create(path="/brokers/topics/t/partitions"))
+    counted = CountedCopies(image.topics["t"].partitions)
+    held = image.topics["t"] = image.topics["t"]._replace(partitions=counted)
+    CountedCopies.copies = 0
+    state = PartitionState(leader=2, leader_epoch=0, isr=(1, 2))
+    made: list[Create] = []
+    for number in numbers:
+        made.append(Create(path=f"/brokers/topics/t/partitions/{number}"))
+        made.append(Create(path=layout.state_path("t", number), data=layout.encode_state(state)))
+    run(store, image, *made)
+    assert CountedCopies.copies == 1
+    assert {one.leader for one in image.topics["t"].partitions.values()} == {2}
+    assert {one.leader for one in held.partitions.values()} == {-1}, "whoever holds a topic keeps what it holds"
+
+    known = image.topics["t"]
+    image.forget_partitions("t", set(numbers[:-1]))
+    assert list(image.topics["t"].partitions) == [199]
+    assert len(known.partitions) == 200
+    image.forget_partitions("t", {199})
+    assert (image.topics, image.names_by_id) == ({}, {})

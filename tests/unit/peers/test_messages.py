@@ -37,6 +37,7 @@ STATE = PartitionState(
     isr=(4, 6),
     partition_epoch=7,
     replicas=(4, 6, 8),
+    has_eligible=True,
 )
 HEAD: Any = {"controller_id": 1, "controller_epoch": 2, "broker_epoch": 3}
 REQUESTS: list[tuple[PeerRequest, Any]] = [
@@ -94,7 +95,9 @@ def test_a_change_of_an_isr_and_its_answer_read_as_they_were_written() -> None:
     request = IsrRequest(broker_id=4, broker_epoch=10, changes=(change,))
     call = messages.write_isr_request(request)
     assert messages.read_isr_request(codec(56, 3).decode(call.body, 0)) == request
-    done = IsrChanged(topic_id=TOPIC_ID, partition=2, leader=4, leader_epoch=5, isr=(4, 6), partition_epoch=8)
+    done = IsrChanged(
+        topic_id=TOPIC_ID, partition=2, leader=4, leader_epoch=5, isr=(4, 6), partition_epoch=8, has_eligible=True
+    )
     failed = IsrChanged(topic_id=TOPIC_ID, partition=3)
     entity = messages.write_isr_answer(
         codec(56, 3).response, ErrorCode.none, [(done, ErrorCode.none), (failed, ErrorCode.invalid_update_version)]

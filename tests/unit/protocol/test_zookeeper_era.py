@@ -1,15 +1,19 @@
 """The four messages that kio lacks, against bytes that Kafka 3.9.2's own classes read into these values and wrote again."""
 
+import io
 import uuid
-from typing import Any
+from datetime import timedelta
+from typing import Any, cast
 
 import pytest
+from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
+from kio.serial import entity_writer
 
 from penstock.client.messages import call_codec
 from penstock.protocol import zookeeper_era as era
 from penstock.protocol.errors import MalformedMessageError
-from penstock.protocol.schemas import codec
+from penstock.protocol.schemas import Shape, codec
 
 TOPIC_ID = uuid.UUID(int=0x0102030405060708090A0B0C0D0E0F10)
 
@@ -158,3 +162,39 @@ def test_a_frame_that_claims_too_much_is_refused() -> None:
     frame[22:23] = b"\xff\xff\xff\xff\x07"  # topic states
     with pytest.raises(MalformedMessageError):
         codec(4, 7).decode(bytes(frame), 0)
+
+
+def test_what_is_beyond_kafka_is_a_tagged_field_and_not_there_where_it_says_nothing() -> None:
+    """Kafka's own classes skip a tag that they do not know."""
+    kafkas = load_response_schema(56, 3)
+    partition: Any = era.AlteredPartition
+    topic: Any = era.AlteredTopic
+    values = {
+        "partition_index": 2,
+        "error_code": ErrorCode.none,
+        "leader_id": 4,
+        "leader_epoch": 5,
+        "isr": (4, 6),
+        "leader_recovery_state": 0,
+        "partition_epoch": 8,
+    }
+    shape = Shape(kafkas).topics
+    plain = shape.make(topic_id=TOPIC_ID, partitions=(shape.partitions.make(**values),))
+    buffer = io.BytesIO()
+    entity_writer(kafkas)(
+        buffer, Shape(kafkas).make(throttle_time=timedelta(), error_code=ErrorCode.none, topics=(plain,))
+    )
+    sizes = []
+    for has_eligible in (False, True):
+        one = partition(**values, has_eligible=has_eligible)
+        answer = era.AlterPartitionResponse(
+            throttle_time=cast(Any, timedelta()),
+            error_code=ErrorCode.none,
+            topics=(topic(topic_id=TOPIC_ID, partitions=(one,)),),
+        )
+        written = codec(56, 3).encode(answer)
+        assert call_codec(56, 3).decode(written) == answer
+        sizes.append(len(written))
+        if not has_eligible:
+            assert written == buffer.getvalue()
+    assert sizes[1] > sizes[0]

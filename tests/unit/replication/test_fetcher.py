@@ -27,6 +27,9 @@ def catch_up(fetcher: Fetcher, leader: Replica, follower: Replica) -> int:
         got = leader.answer(asked[0])
         cuts += got.diverging is not None
         taken = fetcher.take(asked, [got], now_ms)
+        for cut in taken.cuts:
+            cut.job()
+            assert fetcher.go_on(cut, None, now_ms) is True
         for outside in taken.outside:
             fetcher.take_offsets(outside, LeaderOffsets(leader.log.log_start_offset, leader.log.end_offset), now_ms)
         if got.error is None and got.diverging is None and not got.records:
@@ -254,7 +257,7 @@ def test_a_batch_that_is_no_batch_is_an_error_of_the_partition_only() -> None:
     follower.follow(1, 0)
     fetcher = fetcher_of(follower)
     taken = fetcher.take(fetcher.ask(0), [_refused(CorruptRecordError("bad"))], 0)
-    assert taken == ([], [], [])
+    assert taken == ([], [], [], [])
 
 
 def test_a_mistake_of_ours_stops_one_partition_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
@@ -267,3 +270,67 @@ def test_a_mistake_of_ours_stops_one_partition_and_no_more(caplog: pytest.LogCap
     assert fetcher.ask(10**9) == []
     fetcher.add(follower.partition)
     assert len(fetcher.ask(10**9)) == 1
+
+
+# Cuts that wait for the disk.
+def parted() -> tuple[Replica, Replica, Fetcher]:
+    """A leader, and a follower whose log goes on where the leader's parted, and is flushed beyond that."""
+    one, two = Replica(1), Replica(2)
+    one.lead(0, (1, 2))
+    two.follow(1, 0)
+    one.write(b"a")
+    catch_up(fetcher_of(two), one, two)
+    one.write(b"lost")
+    one.log.flush()
+    two.lead(1, (2,))
+    two.write(b"b", b"c")
+    one.follow(2, 1)
+    return two, one, fetcher_of(one, 2)
+
+
+def test_a_log_is_cut_when_the_lower_recovery_point_is_on_disk_and_asks_nothing_before() -> None:
+    leader, follower, fetcher = parted()
+    asked = fetcher.ask(0)
+    taken = fetcher.take(asked, [leader.answer(asked[0])], 0)
+    (cut,) = taken.cuts
+    assert taken.moved == []
+    assert follower.log.end_offset == 2
+    assert fetcher.ask(10**9) == []
+    assert fetcher.ready_ms() is None
+    late = leader.answer(asked[0])._replace(diverging=None, high_watermark=2)
+    assert fetcher.take(asked, [late], 0).moved == [], "nothing of the leader counts until then"
+    assert follower.log.high_watermark == 0
+    again = fetcher.go_on(cut, None, 0)
+    assert not isinstance(again, bool), "whoever says that the job is done must have done it"
+    again.job()
+    assert fetcher.go_on(again, None, 0) is True
+    assert follower.log.end_offset == 1
+    catch_up(fetcher, leader, follower)
+    assert follower.content() == leader.content()
+
+
+def test_a_cut_that_the_disk_refuses_is_tried_again_with_the_next_answer() -> None:
+    leader, follower, fetcher = parted()
+    asked = fetcher.ask(0)
+    (cut,) = fetcher.take(asked, [leader.answer(asked[0])], 0).cuts
+    assert fetcher.go_on(cut, OSError("no room"), 0) is False
+    assert fetcher.ask(0) == []
+    assert follower.log.end_offset == 2
+    ready_ms = fetcher.ready_ms()
+    assert ready_ms is not None
+    asked = fetcher.ask(ready_ms)
+    (cut,) = fetcher.take(asked, [leader.answer(asked[0])], ready_ms).cuts
+    cut.job()
+    assert fetcher.go_on(cut, None, ready_ms) is True
+
+
+def test_a_cut_that_was_decided_in_another_role_is_not_made() -> None:
+    leader, follower, fetcher = parted()
+    asked = fetcher.ask(0)
+    (cut,) = fetcher.take(asked, [leader.answer(asked[0])], 0).cuts
+    cut.job()
+    fetcher.remove(KEY)
+    assert fetcher.go_on(cut, None, 0) is False
+    fetcher.add(follower.partition)
+    assert fetcher.go_on(cut, None, 0) is False
+    assert follower.log.end_offset == 2

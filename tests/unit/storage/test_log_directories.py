@@ -253,6 +253,64 @@ def test_the_recovery_point_is_lowered_on_disk_before_a_byte_is_cut(fully: bool)
     assert {base for base in bases if base >= 4} <= recovered, "everything written since the cut"
 
 
+def test_a_checkpoint_that_was_frozen_before_a_cut_does_not_raise_the_recovery_point_after_it() -> None:
+    """A thread has had it since before: a crash after the cut would recover nothing of what is half cut."""
+    files, made = opened(None, segment_bytes=200)
+    log = made.create(T, small_config(segment_bytes=200))
+    fill(log, 12)
+    log.flush()
+    (state,) = made.directories
+    late = made.freeze(state, names.RECOVERY_POINTS)
+    job = made.before_cut(T, 4)
+    assert job is not None
+    job()
+    assert made.before_cut(T, 4) is None
+    late.write()
+    assert checkpoints.read_offsets(files, f"{A}/{names.RECOVERY_POINTS}")[T] == 4
+    made.truncate(T, 4)
+    made.freeze(state, names.RECOVERY_POINTS).write()
+    assert checkpoints.read_offsets(files, f"{A}/{names.RECOVERY_POINTS}")[T] == log.recovery_point
+
+
+def test_a_cut_waits_for_the_disk_again_where_a_flush_ended_meanwhile() -> None:
+    files, made = opened(None, segment_bytes=200)
+    log = made.create(T, small_config(segment_bytes=200))
+    fill(log, 12)
+    log.flush()
+    made.checkpoint()
+    flush = log.flush_job()
+    job = made.before_cut(T, 4)
+    assert job is not None
+    assert made.before_cut(T, 4) is not None, "lowered in memory is not on disk"
+    flush.run()
+    log.flushed(flush)
+    made.checkpoint()
+    assert checkpoints.read_offsets(files, f"{A}/{names.RECOVERY_POINTS}")[T] == 12
+    job()
+    again = made.before_cut(T, 4)
+    assert again is not None
+    again()
+    assert made.before_cut(T, 4) is None
+    assert checkpoints.read_offsets(files, f"{A}/{names.RECOVERY_POINTS}")[T] == 4
+
+
+def test_a_stray_log_is_kept_under_another_name_and_forgotten() -> None:
+    files, made = opened()
+    fill(made.create(T, small_config()), 5)
+    fill(made.create(U, small_config()), 3)
+    made.checkpoint()
+    made.set_aside(T)()
+    assert list(made.logs) == [U]
+    (stray,) = [name for name in files.list(A) if name.endswith("-stray")]
+    assert stray.startswith("t-0.")
+    assert files.size(f"{A}/{stray}/00000000000000000000.log") > 0
+    assert list(checkpoints.read_offsets(files, f"{A}/{names.RECOVERY_POINTS}")) == [U]
+    kill(files)
+    made = directories(files)
+    made.open()
+    assert list(made.logs) == [U]
+
+
 def test_two_writers_of_a_checkpoint_do_not_trip_over_each_other(tmp_path: Path) -> None:
     files = SystemFiles()
     path = f"{tmp_path}/{names.RECOVERY_POINTS}"
