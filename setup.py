@@ -36,6 +36,7 @@ WAY = [
     "handlers/fetch",
     "handlers/missing",
     "handlers/produce",
+    "handlers/produce_short",
     "protocol/fetch",
     "protocol/headers",
     "protocol/primitives",
@@ -55,6 +56,7 @@ WAY = [
     "server/dispatch",
     "server/framing",
     "server/request_metrics",
+    "server/turn",
     "storage/append",
     "storage/directory_health",
     "storage/index_file",
@@ -65,6 +67,7 @@ WAY = [
     "storage/partition_log",
     "storage/producer_state",
     "storage/segment",
+    "storage/short_append",
     "storage/time_index",
 ]
 

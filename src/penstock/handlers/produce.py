@@ -27,7 +27,7 @@ from penstock.base.errors import (
 from penstock.base.files import ReadableBuffer
 from penstock.base.ids import InvalidTopicError
 from penstock.controller.errors import UnknownTopicIdError
-from penstock.handlers.api import NO_ANSWER, CloseConnectionError, Context, Peer, Pending, Services, _NoAnswer
+from penstock.handlers.api import NO_ANSWER, CloseConnectionError, Context, Pending, Services, _NoAnswer
 from penstock.handlers.authoriser import Action, Resource
 from penstock.handlers.error_map import code_of
 from penstock.handlers.errors import TopicAuthorisationError
@@ -44,7 +44,6 @@ from penstock.protocol.produce import (
     ProduceTopic,
     RecordError,
 )
-from penstock.protocol.short_kernels import short_answer, short_request
 from penstock.records.batch import TRANSACTIONAL_BIT
 from penstock.replication.append import AppendOutcome, AppendTo, append_partitions
 from penstock.replication.partition import ACKS_ALL
@@ -68,42 +67,6 @@ def handle_produce(request: ProduceRequest, context: Context) -> Any:
     if in_transaction:
         return _append_verified(request, wanted, context)
     return _append(request, wanted, context)
-
-
-def produce_short(
-    frame: bytes, position: int, version: int, correlation_id: int, services: Services, peer: Peer
-) -> bytes | None:
-    """The answer to a request that needs no more than one append; None, with nothing done, where it needs more or fails."""
-    asked = short_request(frame, position, version)
-    if asked is None:
-        return None
-    topic, number, acks, topic_start, topic_end, start, end = asked
-    name = services.image.names_by_id.get(topic) if isinstance(topic, bytes) else topic
-    if name is None or acks not in (-1, 1) or name in INTERNAL_TOPICS:
-        return None
-    partition = services.partitions.find(name, number)
-    if partition is None:
-        return None
-    if services.heavy_appends.is_busy or not services.authoriser.allows(
-        peer.principal, Action.WRITE, Resource.TOPIC, name
-    ):
-        return None
-    try:
-        base_offset = partition.append_short(frame, start, end, acks)
-    except PenstockError:
-        return None
-    if base_offset < 0:
-        return None
-    log = partition.log
-    traffic = partition.traffic
-    traffic.produce_requests += 1
-    traffic.bytes_in += end - start
-    traffic.messages_in += log.end_offset - base_offset
-    services.fetch_waits.changed(partition.topic_partition)
-    services.produce_waits.changed(partition.topic_partition)
-    return short_answer(
-        frame, topic_start, topic_end, version, correlation_id, number, base_offset, log.log_start_offset
-    )
 
 
 def _has_transactional(topics: list[ProduceTopic]) -> bool:

@@ -7,7 +7,7 @@ is the exception: an unknown version of it is answered in version 0, so that the
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -135,10 +135,10 @@ class Dispatcher:
         times = self.times[api_key]
         times.received(version)
         if api.short is not None and len(frame) <= SHORT_BYTES_MAX and type(frame) is bytes:
-            said = api.short(frame, position, version, correlation_id, self._services, peer)
-            if said is not None:
+            said = api.short(((frame, peer),), 0, self._services)
+            if said and said[0] is not None:
                 times.answered(self._now_us() - begun_us)
-                return said
+                return said[0]
         request = api.decode(frame, position, version)
         answer = api.handle(request, Context(self._services, peer, api_key, version, client_id))
         header = response_header(correlation_id, api_key, flexible=flexible)
@@ -153,6 +153,27 @@ class Dispatcher:
         parts = None if answer is NO_ANSWER else framed(header, self._encoded(api, times, answer, version))
         times.answered(self._now_us() - begun_us)
         return parts
+
+    @property
+    def short_keys(self) -> frozenset[bytes]:
+        """How frames of an API with a short way begin."""
+        return frozenset(key.to_bytes(2, "big") for key, api in self._apis.items() if api.short is not None)
+
+    def dispatch_short(self, requests: Sequence[tuple[bytes, Peer]], first: int) -> list[bytes | None]:
+        """Answers to small requests from the one at `first` on, as far as their API's short way goes (`Api.short`)."""
+        begun_us = self._now_us()
+        key = int.from_bytes(requests[first][0][:2], "big")
+        short, times = self._apis[key].short, self.times[key]
+        assert short is not None
+        answers = short(requests, first, self._services)
+        count = 0
+        for number, answer in enumerate(answers, first):
+            if answer is not None:
+                times.received(requests[number][0][3])  # no version has two bytes
+                count += 1
+        if count:
+            times.answered(self._now_us() - begun_us, count)
+        return answers
 
     def _load(self, api: Api, version: int, go: Callable[[], None]) -> None:
         def loaded(_: object) -> None:

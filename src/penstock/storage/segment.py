@@ -359,15 +359,25 @@ class ActiveSegment(Segment):
         self._indexer.add(batches, position)
         self.size_bytes = position + len(data)
 
-    def append_one(self, data: bytes, last_offset: int, max_timestamp: int) -> None:
-        """The same for a batch alone."""
+    def append_placed(self, data: bytes, placed: Sequence[tuple[int, int, int]]) -> None:
+        """The same for batches of which only last offset, greatest timestamp and size are told."""
         position = self.size_bytes
         if position == 0:
-            self._first_timestamp = max_timestamp
+            self._first_timestamp = placed[0][1]
         self.file.pwrite(data, position)
-        size_bytes = len(data)
-        self._indexer.add_one(last_offset, max_timestamp, position, size_bytes)
-        self.size_bytes = position + size_bytes
+        add_one = self._indexer.add_one
+        for last_offset, max_timestamp, size_bytes in placed:
+            add_one(last_offset, max_timestamp, position, size_bytes)
+            position += size_bytes
+        self.size_bytes = position
+
+    @property
+    def batches_max(self) -> int:
+        """How many batches may be appended before somebody asks again whether there is room in the indexes: each may add an entry."""
+        if self.size_bytes == 0:
+            return 1  # the first says from when on the segment's time counts
+        offset_index, time_index = self.offset_index, self.time_index
+        return min(offset_index.capacity - offset_index.entries, time_index.capacity - 1 - time_index.entries)
 
     def has_room_for(self, last_offset: int) -> bool:
         """Whether a batch up to `last_offset` fits: relative offsets are int32, and neither index is full."""

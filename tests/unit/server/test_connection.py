@@ -23,6 +23,20 @@ from penstock.server.connection import (
 )
 from penstock.server.dispatch import Outcome, Waiting
 from penstock.server.listener import Server
+from penstock.server.turn import Turn
+
+
+class ManualTurn(Turn):
+    """Ends when a test says so."""
+
+    is_planned = False
+
+    def _plan_end(self) -> None:
+        self.is_planned = True
+
+    def end(self) -> None:
+        self.is_planned = False
+        super().end()
 
 
 class FakeTransport(asyncio.Transport):
@@ -33,7 +47,7 @@ class FakeTransport(asyncio.Transport):
         self.closed = False
         self.aborted = False
         self.unsent_bytes = 0
-        self.turn_ends: list[Connection] = []
+        self.turn = ManualTurn()
         self.jobs: list[Callable[[], object]] = []
 
     def run_in_thread(self, job: Callable[[], Any], done: Callable[[Any], object]) -> None:
@@ -74,8 +88,8 @@ class FakeTransport(asyncio.Transport):
     @property
     def sent(self) -> bytes:
         """What was sent by the end of the turn."""
-        while self.turn_ends:
-            self.turn_ends.pop(0).end_turn()
+        while self.turn.is_planned:
+            self.turn.end()
         return b"".join(self.written)
 
 
@@ -110,15 +124,19 @@ def connect(dispatch: Callable[[Any, Peer], Outcome], *, may_open: bool = True) 
 
 
 def connected(
-    dispatch: Callable[[Any, Peer], Outcome], transport: FakeTransport, *, may_open: bool = True
+    dispatch: Callable[[Any, Peer], Outcome],
+    transport: FakeTransport,
+    *,
+    may_open: bool = True,
+    frame_bytes_max: int = 1000,
 ) -> Connection:
     made = Connection(
         dispatch,
         listener="PLAINTEXT",
-        frame_bytes_max=1000,
+        frame_bytes_max=frame_bytes_max,
         opened=lambda _: may_open,
         closed=lambda _: None,
-        flush_soon=transport.turn_ends.append,
+        turn=transport.turn,
         run_in_thread=transport.run_in_thread,
     )
     made.connection_made(transport)
@@ -248,8 +266,8 @@ def test_long_answers_leave_room_for_others_in_each_turn() -> None:
     made, transport = connect(lambda payload, _: bytes(WRITE_BUFFER_BYTES // 2))
     made.data_received(frame(b"x") * 20)
     sizes = [sum(map(len, transport.written))]
-    while transport.turn_ends:
-        transport.turn_ends.pop(0).end_turn()
+    while transport.turn.is_planned:
+        transport.turn.end()
         sizes.append(sum(map(len, transport.written)))
     assert sizes[-1] == 20 * (WRITE_BUFFER_BYTES // 2)
     assert max(after - before for before, after in itertools.pairwise(sizes)) <= 2 * WRITE_BUFFER_BYTES
@@ -268,8 +286,8 @@ def test_a_client_with_many_requests_lets_others_have_their_turn() -> None:
     made.data_received(b"".join(map(frame, wanted)))
     assert len(answered) == REQUESTS_A_TURN
     was_reading, turns = transport.reading, 0
-    while transport.turn_ends:
-        transport.turn_ends.pop(0).end_turn()
+    while transport.turn.is_planned:
+        transport.turn.end()
         turns += 1
     assert turns >= 2
     assert answered == wanted

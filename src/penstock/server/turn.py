@@ -1,0 +1,85 @@
+"""One turn of the loop: what arrived in it, over all connections, ends together.
+
+Small requests with a short way are gathered as they arrive and handled at the turn's end: together they are written with
+one call where each alone would need its own. Their order stays: what a connection sent behind them waits until they are
+handled, and one that must go the long way after all does so before those behind it are looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from penstock.handlers.api import Peer
+from penstock.server.connection import Connection
+from penstock.server.dispatch import SHORT_BYTES_MAX
+
+logger = logging.getLogger(__name__)
+
+DispatchShort = Callable[[Sequence[tuple[bytes, Peer]], int], list[bytes | None]]
+
+
+class Turn:
+    def __init__(
+        self,
+        short_keys: frozenset[bytes] = frozenset(),
+        dispatch_short: DispatchShort | None = None,
+    ) -> None:
+        """Frames that begin with one of `short_keys` are gathered for `dispatch_short`."""
+        self._short_keys = short_keys
+        self._dispatch_short = dispatch_short
+        self._ending: list[Connection] = []
+        self._gathered: list[tuple[bytes, Peer]] = []
+        self._senders: list[Connection] = []
+        """Of what was gathered."""
+
+    def end_soon(self, connection: Connection) -> None:
+        """`connection.end_turn` is called at the end of this turn."""
+        if not self._ending:
+            self._plan_end()
+        self._ending.append(connection)
+
+    def _plan_end(self) -> None:
+        asyncio.get_running_loop().call_soon(self.end)
+
+    def gather(self, connection: Connection, frame: bytes | bytearray) -> bool:
+        """Takes a request that may be handled at the end of the turn, or earlier by `settle`."""
+        if type(frame) is not bytes or frame[:2] not in self._short_keys or len(frame) > SHORT_BYTES_MAX:
+            return False
+        self._gathered.append((frame, connection.peer))
+        self._senders.append(connection)
+        return True
+
+    def settle(self) -> None:
+        """Handles what was gathered: the short way as far as it goes, the long way for one, the short way from there on."""
+        requests, senders = self._gathered, self._senders
+        self._gathered, self._senders = [], []
+        at = 0
+        while at < len(requests):
+            try:
+                assert self._dispatch_short is not None
+                answers = self._dispatch_short(requests, at)
+            except Exception:
+                logger.exception("small requests could not be handled")
+                for connection in senders[at:]:
+                    connection.close("an internal error")
+                return
+            for answer in answers:
+                senders[at].take_gathered(requests[at][0], answer)
+                at += 1
+            if not answers:
+                sender = senders[at]
+                sender.take_gathered(requests[at][0], None)
+                at += 1
+                if sender.is_closing:  # nothing behind it is handled
+                    left = [number for number in range(at, len(requests)) if senders[number] is not sender]
+                    requests, senders, at = [requests[n] for n in left], [senders[n] for n in left], 0
+
+    def end(self) -> None:
+        """After every request of the turn."""
+        if self._gathered:
+            self.settle()
+        connections, self._ending = self._ending, []
+        for connection in connections:
+            connection.end_turn()
