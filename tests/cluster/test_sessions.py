@@ -54,6 +54,7 @@ def test_where_no_zookeeper_is_the_sentence_says_so() -> None:
 def test_a_broker_that_was_killed_starts_again_before_its_session_ends(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:
+    # KAFKA-992, 1029
     witness = AskedZooKeeper(zookeeper.connect)
     broker = BrokerProcess(
         tmp_path / "broker",

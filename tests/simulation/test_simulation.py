@@ -37,6 +37,7 @@ def run(seed: int) -> SimCluster:
 
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_a_cluster_holds_what_it_must(group: int, full_counts: bool) -> None:
+    # KAFKA-1211, 6361, 7128, 15221, 15583
     seeds = SEEDS_A_GROUP * (100 if full_counts else 1)
     for seed in range(group * seeds, (group + 1) * seeds):
         cluster = run(seed)
@@ -117,6 +118,7 @@ def last_replica_standing(monkeypatch: pytest.MonkeyPatch) -> None:
     "breakage", [by_watermark_only, without_kip_101, without_kip_279, without_maximal_isr, last_replica_standing]
 )
 def test_what_is_known_to_be_wrong_is_caught(breakage: "type[object]", monkeypatch: pytest.MonkeyPatch) -> None:
+    # KAFKA-1211, 6361, 15583
     breakage(monkeypatch)  # type: ignore[call-arg]
     for seed in range(60):
         try:

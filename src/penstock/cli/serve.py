@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from penstock.base.errors import PenstockError
 from penstock.base.open_files import raise_open_files_limit
@@ -165,14 +165,22 @@ class _JsonFormatter(logging.Formatter):
         return json.dumps(entry)
 
 
-class _TextFormatter(logging.Formatter):
-    """One record, one line: what a client sent cannot begin a line of its own."""
+_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+_ESCAPED |= {ord("\n"): "\\n", ord("\r"): "\\r", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
-    def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
-        if record.exc_info:
-            return text
-        return text.replace("\r", "\\r").replace("\n", "\\n")
+
+class _TextFormatter(logging.Formatter):
+    """One record, one line: what a client sent can neither begin a line of its own nor speak to a terminal.
+
+    The lines of a trace are set in, for the same reason.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return super().formatMessage(record).translate(_ESCAPED)
+
+    def formatException(self, ei: Any) -> str:
+        lines = super().formatException(ei).split("\n")
+        return "\n".join(f"  {line.translate(_ESCAPED)}" for line in lines)
 
 
 def _set_up_logging(log_format: str, log_level: str) -> None:

@@ -268,7 +268,10 @@ def _answer(session: FetchContext, sources: list[ReadFrom], outcomes: list[ReadO
         Found(
             one.high_watermark,
             one.log_start_offset,
-            one.error_code != 0 or outcome.bytes_read > 0 or one.diverging_epoch is not None,
+            one.error_code != 0
+            or outcome.bytes_read > 0
+            or one.diverging_epoch is not None
+            or one.preferred_read_replica >= 0,
             outcome.bytes_read > 0,
         )
         for one, outcome in zip(fetched, outcomes, strict=True)

@@ -69,6 +69,8 @@ class PartitionLog:
         self.removals = Removals(clock, snapshots)
         self.epoch = 0
         """Rises when segments are removed, replaced or truncated: a job's result from before is dropped."""
+        self.cuts = 0
+        """How often records were cut off its end: a copy made before is no copy any more."""
 
     # Offsets (row S12).
     @property
@@ -377,6 +379,7 @@ class PartitionLog:
             self.leader_epochs.truncate_from_end(self.log.end.offset)
             return
         self.epoch += 1
+        self.cuts += 1
         now_ms = self._clock.wall_ms()
         try:
             if offset < self.log.segments[0].base_offset:
@@ -397,6 +400,7 @@ class PartitionLog:
         """Drops everything; the log is empty and starts and continues at `offset`."""
         self._health.check()
         self.epoch += 1
+        self.cuts += 1
         try:
             self._restart_at(offset, self._clock.wall_ms())
         except OSError as error:

@@ -306,6 +306,7 @@ def test_groups_and_offsets_come_back_from_the_log_in_slices(world: World) -> No
 
 
 def test_a_group_whose_partition_is_led_elsewhere_is_not_coordinated_here(world: World) -> None:
+    # KAFKA-4362
     find(world)
     first = join(world)
     sync(world, 5, first)
@@ -338,6 +339,7 @@ def test_a_commit_is_answered_when_it_is_below_the_high_watermark(world: World) 
 
 
 def test_a_commit_that_cannot_be_written_is_refused_and_changes_nothing(world: World) -> None:
+    # KAFKA-4362
     find(world)
     commit(world)
     for partition in world.partitions.of_topic("__consumer_offsets"):
@@ -369,6 +371,7 @@ def test_offsets_expire_on_schedule(tmp_path: Path) -> None:
 
 
 def test_every_group_api_asks_the_authoriser(world: World) -> None:
+    # A12
     find(world)
     joined = join(world)
     sync(world, 5, joined)

@@ -99,6 +99,7 @@ def test_the_limit_grows_with_the_payload_between_a_floor_and_a_ceiling() -> Non
 
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_the_limit_is_exact(codec: Codec) -> None:
+    # A4
     payload = compress(codec, TEXT)
     assert bytes(decompress(codec, payload, bytes_max=len(TEXT))) == TEXT
     with pytest.raises(MessageTooLargeError):
@@ -123,6 +124,7 @@ BOMBS: dict[str, tuple[Codec, Callable[[], bytes]]] = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_costs_an_error_and_no_larger_buffers_than_the_limit(name: str) -> None:
+    # A4, A20
     codec, make = BOMBS[name]
     payload = make()
     tracemalloc.start()
@@ -168,6 +170,7 @@ CORRUPT = {
 
 @pytest.mark.parametrize("name", CORRUPT)
 def test_a_corrupt_payload_is_a_corrupt_record(name: str) -> None:
+    # A4
     # KAFKA-765, KAFKA-4776
     codec, payload = CORRUPT[name]
     with pytest.raises((CorruptRecordError, MessageTooLargeError)) as caught:
@@ -177,6 +180,7 @@ def test_a_corrupt_payload_is_a_corrupt_record(name: str) -> None:
 
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_random_damage_raises_only_declared_errors(codec: Codec) -> None:
+    # A4
     generator = random.Random(codec)
     payloads = [compress(codec, data) for data in (b"", b"a", TEXT[:2000], NOISE[:500], bytes(70_000))]
     payloads += [payload[:3000] for kind, payload in WRITTEN.values() if kind == codec]
@@ -222,6 +226,7 @@ MANY_PIECES: dict[str, tuple[Codec, Callable[[int], bytes], int]] = {
 def test_a_payload_of_very_many_pieces_costs_an_error_and_not_its_time(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A4
     codec, make, limit = MANY_PIECES[name]
     with pytest.raises(CorruptRecordError, match=r"pieces|members"):
         decompress(codec, make(limit * 2 + 2))

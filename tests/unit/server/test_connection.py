@@ -213,6 +213,7 @@ def test_too_many_requests_under_way_stop_the_reading_until_some_are_answered() 
 
 
 def test_a_client_that_does_not_read_is_not_served_on() -> None:
+    # A5
     made, transport = connect(echo)
     made.pause_writing()
     made.data_received(frame(b"a") + frame(b"b"))
@@ -240,6 +241,7 @@ def test_a_client_that_sends_without_pause_lets_the_others_have_their_turn() -> 
 
 
 def test_long_answers_to_short_requests_do_not_pile_up_before_a_client_that_does_not_read() -> None:
+    # A5
     answered: list[bytes] = []
 
     def dispatch(payload: bytes, _peer: Peer) -> Outcome:
@@ -326,6 +328,7 @@ def served(dispatch: Callable[[Any, Peer], Outcome] = echo) -> tuple[Server, Con
 
 
 def test_a_connection_is_closed_when_nothing_came_for_a_whole_interval() -> None:
+    # A5
     server, made, transport = served(lambda payload, _: None)
     assert server.close_idle() == 0
     made.data_received(frame(b"a"))
@@ -345,6 +348,7 @@ def test_whoever_waits_for_an_answer_is_not_idle() -> None:
 
 
 def test_a_client_that_takes_nothing_of_its_answers_for_a_whole_interval_is_shown_out() -> None:
+    # A5
     server, made, transport = served()
     made.pause_writing()
     made.data_received(frame(b"a"))
@@ -359,6 +363,7 @@ def test_a_client_that_takes_nothing_of_its_answers_for_a_whole_interval_is_show
 
 
 def test_a_closed_connection_does_not_wait_for_ever_for_its_client_to_read() -> None:
+    # A5
     server, made, transport = served()
     made.data_received(b"\x7f\xff\xff\xff")
     assert transport.closed
@@ -444,6 +449,7 @@ def test_an_error_closes_this_connection_and_answers_nothing_after_it(error: Exc
 
 
 def test_a_frame_over_the_limit_closes_the_connection() -> None:
+    # A1
     made, transport = connect(echo)
     made.data_received(b"\x7f\xff\xff\xff")
     assert transport.closed
@@ -462,6 +468,7 @@ def test_a_lost_connection_abandons_what_it_waited_for() -> None:
 
 
 def test_one_connection_too_many_is_closed() -> None:
+    # A14
     _, transport = connect(echo, may_open=False)
     assert transport.closed
 

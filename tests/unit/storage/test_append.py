@@ -85,6 +85,7 @@ def test_a_flipped_byte_is_refused_wherever_it_counts(byte: int) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_the_old_formats_are_refused_by_name(magic: int) -> None:
+    # A4
     data = bytearray(produced())
     data[16] = magic
     refused(bytes(data), UnsupportedForMessageFormatError, "formats 0 and 1")
@@ -137,6 +138,7 @@ def test_a_last_offset_that_does_not_fit_the_count_is_refused(delta: int) -> Non
 
 
 def test_a_client_writes_one_batch_from_offset_0_and_no_control_records() -> None:
+    # A11
     refused(produced() + produced(), InvalidRecordError, "one batch a partition")
     refused(batch_at(7), InvalidRecordError, "starts at offset 0")
     control = build_batch(records(), control=True, transactional=True, producer_id=1, producer_epoch=0)
