@@ -11,17 +11,16 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.base.errors import CorruptRecordError, MessageTooLargeError
-from penstock.records import codecs
+from penstock.records import codec_frames
 from penstock.records.batch import Codec
-from penstock.records.codecs import (
+from penstock.records.codec_frames import (
     EXPANDED_BYTES_FLOOR,
     EXPANDED_BYTES_MAX,
     GZIP_MEMBERS_MAX,
     PIECES_MAX,
-    compress,
-    decompress,
     expanded_bytes_max,
 )
+from penstock.records.codecs import compress, decompress
 
 COMPRESSED = [codec for codec in Codec if codec != Codec.NONE]
 TEXT = b"".join(b'{"user": %d, "page": "/article/%d"}\n' % (i * 7 % 100, i * i % 1000) for i in range(6000))
@@ -230,16 +229,16 @@ def test_a_payload_of_very_many_pieces_costs_an_error_and_not_its_time(
     codec, make, limit = MANY_PIECES[name]
     with pytest.raises(CorruptRecordError, match=r"pieces|members"):
         decompress(codec, make(limit * 2 + 2))
-    monkeypatch.setattr(codecs, "PIECES_MAX", 10)
-    monkeypatch.setattr(codecs, "GZIP_MEMBERS_MAX", 10)
+    monkeypatch.setattr(codec_frames, "PIECES_MAX", 10)
+    monkeypatch.setattr(codec_frames, "GZIP_MEMBERS_MAX", 10)
     with pytest.raises(CorruptRecordError, match=r"pieces|members"):
         decompress(codec, make(24))
 
 
 def test_as_many_pieces_as_are_allowed_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codecs, "GZIP_MEMBERS_MAX", 10)
+    monkeypatch.setattr(codec_frames, "GZIP_MEMBERS_MAX", 10)
     assert decompress(Codec.GZIP, compress(Codec.GZIP, b"ab") * 10) == b"ab" * 10
-    monkeypatch.setattr(codecs, "PIECES_MAX", 4)
+    monkeypatch.setattr(codec_frames, "PIECES_MAX", 4)
     data = random.Random(1).randbytes(3 * 32 * 1024 + 5)
     assert decompress(Codec.SNAPPY, compress(Codec.SNAPPY, data)) == data
 
