@@ -63,6 +63,8 @@ def test_what_init_writes_is_a_whole_pipeline_and_the_same_in_both_languages(tmp
         ({"transforms": {"orders": {"sql": "SELECT 1"}}}, "two views are called orders"),
         ({"sinks": {"s": {"from": "oders", "console": True}}}, r"sinks, s: there is no view oders \(there are .*orders"),
         ({"sinks": {"s": {"from": "orders"}}}, "sinks, s: one of topic, parquet, delta, iceberg, console says where"),
+        ({"sinks": {"s": {"from": "orders", "topic": "t", "servers": "b:1", "mode": "update"}}}, "sinks, s: mode is 'update'; it must be one of append, complete"),
+        ({"sinks": {"s": {"from": "orders", "parquet": "p", "mode": "complete"}}}, "sinks, s: mode is 'complete'; it must be one of append$"),
         ({"sinks": {"a b": SINK}}, "a sink's name 'a b' must be made of letters"),
         ({"trigger": ["x"]}, "trigger must be a text, not a list"),
         ({"sources": {"orders_bad": SOURCE, "orders": SOURCE}}, "two views are called orders_bad: orders brings one of its own"),

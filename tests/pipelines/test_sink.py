@@ -331,6 +331,22 @@ def test_overwriting_is_refused(spark: SparkSession, penstock_server: str) -> No
 # ---- streams
 
 
+def test_a_whole_result_is_written_where_the_output_mode_is_complete(
+    spark: SparkSession, penstock_server: str, tmp_path: Path
+) -> None:
+    source, target = new_topic(penstock_server), new_topic(penstock_server)
+    send(penstock_server, source, [b"a", b"b", b"a"])
+    servers = {"kafka.bootstrap.servers": penstock_server}
+    reader = spark.readStream.format("penstock").options(**servers)
+    read = reader.options(subscribe=source, startingOffsets="earliest").load()
+    counts = read.groupBy("value").count().selectExpr("value AS key", "CAST(count AS STRING) AS value")
+    writer = counts.writeStream.format("penstock").outputMode("complete").options(**servers)
+    writer = writer.options(topic=target, delivery="exactly_once", checkpointLocation=str(tmp_path / "checkpoint"))
+    assert writer.trigger(availableNow=True).start().awaitTermination(120)
+    found = [(row.key, row.value) for row in committed(penstock_server, target)]
+    assert sorted(found) == [(b"a", b"2"), (b"b", b"1")]
+
+
 @pytest.mark.parametrize("dies", ["task", "driver"])
 def test_a_stream_writes_every_row_once_over_failures(
     spark: SparkSession, server: str, tmp_path: Path, dies: str

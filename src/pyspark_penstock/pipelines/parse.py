@@ -344,7 +344,7 @@ def _sink(name: str, fields: Fields, servers: str, folder: Path) -> Sink:
         kind=kind,
         target=target,
         options=options,
-        output_mode=fields.text("mode", "append", choices=OUTPUT_MODES),
+        output_mode=fields.text("mode", "append", choices=OUTPUT_MODES[kind]),
         key=key,
         partition_by=fields.texts("partition_by") if kind in ("parquet", "delta", "iceberg") else (),
     )
