@@ -113,7 +113,7 @@ ATTACKS: Mapping[str, Attack] = {
     "A15": Attack("configurations that read files, tell passwords, or hold control characters"),
     "A16": Attack(
         "old TLS, weak ciphers, wrong certificates",
-        "plain bytes for a TLS port are a length as in A1",
+        "TLS for a plain port is a length as in A1",
         later="TLS is not offered yet",
     ),
     "A17": Attack("ZooKeeper: writable nodes, secrets, names that are paths", later="ACLs on nodes come with SASL"),

@@ -130,6 +130,7 @@ class Move:
             raise self.target.health.fail(error) from error
         log.topic_id = source.topic_id
         log.epoch = source.epoch + 1
+        log.assign_epoch(source.leader_epochs.latest)  # also one in which nothing was written: loading leaves it out
         directories.settle(self.partition, log, self.target)
         return log, remove_old
 

@@ -133,9 +133,13 @@ def test_changes_that_cannot_be(world: World) -> None:
     assert world.image.topic_configs["t"] == {"segment.ms": "100000"}
 
 
-@pytest.mark.parametrize("value", ["${file:/etc/passwd:root}", "${env:HOME}", "a\nb", '"}, "x": {"', "\x00\x1b[2J"])
-def test_no_configuration_takes_a_value_that_names_a_file_or_breaks_a_line(world: World, value: str) -> None:
-    # A15
+@pytest.mark.parametrize(
+    "value",
+    ["${file:/etc/passwd:root}", "${env:HOME}", "a\nb", '"}, "x": {"', "\x00\x1b[2J", "NaN", "0_1", "9" * 9000],
+    ids=["file", "variable", "line", "JSON", "control", "no number", "Python's number", "long number"],
+)
+def test_no_configuration_takes_a_value_that_means_something_elsewhere(world: World, value: str) -> None:
+    # A15, A20
     keys = [config.name for config in describe(world, (2, "t")).configs]
     assert len(keys) > 30
     before = dict(world.image.topic_configs["t"])

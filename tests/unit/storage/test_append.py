@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 
 import pytest
 from tests.support.log_checks import rows_of
@@ -95,6 +96,27 @@ def test_a_codec_that_does_not_exist_is_refused() -> None:
     data = bytearray(produced())
     data[22] |= 5
     refused(with_crc(data), UnsupportedCompressionTypeError)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_bomb_is_refused_and_one_with_a_wrong_crc_is_not_even_opened(codec: Codec) -> None:
+    # A4
+    bomb = bytearray(build_batch([(T0, None, bytes(90 << 20), ())], codec=codec))
+    assert len(bomb) < 6 << 20
+    config = log_config({"max.message.bytes": str(16 << 20)}, {})
+    peaks = []
+    for error, wanted in ((None, MessageTooLargeError), (1, CorruptRecordError)):
+        if error:
+            bomb[17] ^= error
+        tracemalloc.start()
+        try:
+            with pytest.raises(wanted):
+                prepare_leader(bytes(bomb), config, Origin.CLIENT, T0)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert peaks[0] < 140 << 20
+    assert peaks[1] < 2 * len(bomb) + (1 << 16)
 
 
 @pytest.mark.parametrize("codec", CODECS)
