@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 from penstock.handlers.api import Peer
 from penstock.server.connection import Connection
@@ -17,18 +18,23 @@ from penstock.server.dispatch import SHORT_BYTES_MAX
 
 logger = logging.getLogger(__name__)
 
-DispatchShort = Callable[[Sequence[tuple[bytes, Peer]], int], list[bytes | None]]
+
+class ShortWays(Protocol):
+    """What handles gathered requests: `server.dispatch`."""
+
+    @property
+    def short_keys(self) -> frozenset[bytes]: ...
+
+    def dispatch_short(self, requests: Sequence[tuple[bytes, Peer]], first: int) -> list[bytes | None]: ...
+
+    def settle_short(self) -> None: ...
 
 
 class Turn:
-    def __init__(
-        self,
-        short_keys: frozenset[bytes] = frozenset(),
-        dispatch_short: DispatchShort | None = None,
-    ) -> None:
-        """Frames that begin with one of `short_keys` are gathered for `dispatch_short`."""
-        self._short_keys = short_keys
-        self._dispatch_short = dispatch_short
+    def __init__(self, ways: ShortWays | None = None) -> None:
+        """Without `ways` nothing is gathered."""
+        self._ways = ways
+        self._short_keys = frozenset() if ways is None else ways.short_keys
         self._ending: list[Connection] = []
         self._gathered: list[tuple[bytes, Peer]] = []
         self._senders: list[Connection] = []
@@ -58,8 +64,8 @@ class Turn:
         at = 0
         while at < len(requests):
             try:
-                assert self._dispatch_short is not None
-                answers = self._dispatch_short(requests, at)
+                assert self._ways is not None
+                answers = self._ways.dispatch_short(requests, at)
             except Exception:
                 logger.exception("small requests could not be handled")
                 for connection in senders[at:]:
@@ -78,8 +84,12 @@ class Turn:
 
     def end(self) -> None:
         """After every request of the turn."""
-        if self._gathered:
-            self.settle()
-        connections, self._ending = self._ending, []
-        for connection in connections:
-            connection.end_turn()
+        try:
+            if self._gathered:
+                self.settle()
+                assert self._ways is not None
+                self._ways.settle_short()
+        finally:
+            connections, self._ending = self._ending, []
+            for connection in connections:
+                connection.end_turn()

@@ -19,9 +19,17 @@ class Broker:
     def __init__(self) -> None:
         self.handled: list[list[bytes]] = []
         self.pending: list[Pending[bytes]] = []
-        self.turn = ManualTurn(frozenset([SHORT]), self.short)
+        self.turn = ManualTurn(self)
+        self.settled = 0
 
-    def short(self, requests: Sequence[tuple[bytes, Peer]], first: int) -> list[bytes | None]:
+    @property
+    def short_keys(self) -> frozenset[bytes]:
+        return frozenset([SHORT])
+
+    def settle_short(self) -> None:
+        self.settled += 1
+
+    def dispatch_short(self, requests: Sequence[tuple[bytes, Peer]], first: int) -> list[bytes | None]:
         taken = []
         for payload, _ in requests[first:]:
             if payload.startswith(SHORT + b"bug"):
@@ -65,6 +73,7 @@ def test_requests_of_several_connections_are_handled_together_and_answered_to_th
     handled_before, was_busy = list(broker.handled), first.is_busy
     broker.turn.end()
     assert (handled_before, was_busy, first.is_busy) == ([], True, False)
+    assert broker.settled == 1
     assert broker.handled == [[SHORT + one for one in (b"a", b"b", b"c", b"d")]]
     assert (to_first.written, to_second.written) == ([b"a;b;d;"], [b"c;"])
     assert not broker.turn.is_planned
