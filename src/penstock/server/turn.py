@@ -18,6 +18,9 @@ from penstock.server.dispatch import SHORT_BYTES_MAX
 
 logger = logging.getLogger(__name__)
 
+GATHERED_BYTES_MAX = 1 << 20
+"""With so much gathered it is handled before the turn ends: a thousand clients cannot make us hold a megabyte each."""
+
 
 class ShortWays(Protocol):
     """What handles gathered requests: `server.dispatch`."""
@@ -39,6 +42,7 @@ class Turn:
         self._gathered: list[tuple[bytes, Peer]] = []
         self._senders: list[Connection] = []
         """Of what was gathered."""
+        self._gathered_bytes = 0
 
     def end_soon(self, connection: Connection) -> None:
         """`connection.end_turn` is called at the end of this turn."""
@@ -53,6 +57,9 @@ class Turn:
         """Takes a request that may be handled at the end of the turn, or earlier by `settle`."""
         if type(frame) is not bytes or frame[:2] not in self._short_keys or len(frame) > SHORT_BYTES_MAX:
             return False
+        if self._gathered_bytes >= GATHERED_BYTES_MAX:
+            self.settle()
+        self._gathered_bytes += len(frame)
         self._gathered.append((frame, connection.peer))
         self._senders.append(connection)
         return True
@@ -60,7 +67,7 @@ class Turn:
     def settle(self) -> None:
         """Handles what was gathered: the short way as far as it goes, the long way for one, the short way from there on."""
         requests, senders = self._gathered, self._senders
-        self._gathered, self._senders = [], []
+        self._gathered, self._senders, self._gathered_bytes = [], [], 0
         at = 0
         while at < len(requests):
             try:

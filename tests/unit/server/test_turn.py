@@ -9,6 +9,7 @@ from tests.unit.server.test_connection import FakeTransport, ManualTurn, connect
 from penstock.handlers.api import CloseConnectionError, Peer, Pending
 from penstock.server.connection import REQUESTS_A_TURN, Connection
 from penstock.server.dispatch import SHORT_BYTES_MAX, Outcome, Waiting
+from penstock.server.turn import GATHERED_BYTES_MAX
 
 SHORT = b"\0\0"
 
@@ -174,3 +175,15 @@ def test_a_client_with_many_small_requests_lets_others_have_their_turn() -> None
     assert sum(map(len, broker.handled)) == REQUESTS_A_TURN
     assert transport.sent == b"".join(one + b";" for one in wanted)
     assert (was_reading, transport.reading) == (False, True)
+
+
+def test_much_is_handled_before_the_turn_ends() -> None:
+    broker = Broker()
+    clients = [broker.client() for _ in range(40)]
+    large = b"v" * (SHORT_BYTES_MAX - 2)
+    for client, _ in clients:
+        client.data_received(short(large))
+    handled = sum(map(len, broker.handled))
+    assert handled >= 40 - GATHERED_BYTES_MAX // SHORT_BYTES_MAX
+    broker.turn.end()
+    assert [transport.written for _, transport in clients] == [[answer(large)]] * 40
