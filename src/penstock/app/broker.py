@@ -146,7 +146,7 @@ class Broker:
             connections_max=self.config["max.connections"],
             backlog=self.config["socket.listen.backlog.size"],
             run_in_thread=self._loop.run_in_thread,
-            turn=None if is_intercepted else Turn(dispatcher.short_keys, dispatcher.dispatch_short),
+            turn=None if is_intercepted else Turn(dispatcher),
         )
         self.endpoints = tuple([await self._server.bind(address) for address in self.config.listeners])
         if self._cluster is None:

@@ -35,7 +35,11 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--data", metavar="DIR", help="directory for the logs (log.dirs)")
-    parser.add_argument("--listen", metavar="HOST:PORT", help="where to listen; port 0 takes a free one")
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        help="where to listen, and what clients are told unless advertised.listeners is --set; port 0 takes a free one",
+    )
     parser.add_argument("--config", metavar="FILE", type=Path, help="a server.properties file, as Kafka's")
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="beats every other source; may be repeated"

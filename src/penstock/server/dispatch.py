@@ -175,6 +175,11 @@ class Dispatcher:
             times.answered(self._now_us() - begun_us, count)
         return answers
 
+    def settle_short(self) -> None:
+        """After the short ways of a turn: who waited for what they changed need not wait for another turn."""
+        self._services.fetch_waits.check()
+        self._services.produce_waits.check()
+
     def _load(self, api: Api, version: int, go: Callable[[], None]) -> None:
         def loaded(_: object) -> None:
             self._loaded.add((api.key, version))

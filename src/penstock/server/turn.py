@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 from penstock.handlers.api import Peer
 from penstock.server.connection import Connection
@@ -17,22 +18,31 @@ from penstock.server.dispatch import SHORT_BYTES_MAX
 
 logger = logging.getLogger(__name__)
 
-DispatchShort = Callable[[Sequence[tuple[bytes, Peer]], int], list[bytes | None]]
+GATHERED_BYTES_MAX = 1 << 20
+"""With so much gathered it is handled before the turn ends: a thousand clients cannot make us hold a megabyte each."""
+
+
+class ShortWays(Protocol):
+    """What handles gathered requests: `server.dispatch`."""
+
+    @property
+    def short_keys(self) -> frozenset[bytes]: ...
+
+    def dispatch_short(self, requests: Sequence[tuple[bytes, Peer]], first: int) -> list[bytes | None]: ...
+
+    def settle_short(self) -> None: ...
 
 
 class Turn:
-    def __init__(
-        self,
-        short_keys: frozenset[bytes] = frozenset(),
-        dispatch_short: DispatchShort | None = None,
-    ) -> None:
-        """Frames that begin with one of `short_keys` are gathered for `dispatch_short`."""
-        self._short_keys = short_keys
-        self._dispatch_short = dispatch_short
+    def __init__(self, ways: ShortWays | None = None) -> None:
+        """Without `ways` nothing is gathered."""
+        self._ways = ways
+        self._short_keys = frozenset() if ways is None else ways.short_keys
         self._ending: list[Connection] = []
         self._gathered: list[tuple[bytes, Peer]] = []
         self._senders: list[Connection] = []
         """Of what was gathered."""
+        self._gathered_bytes = 0
 
     def end_soon(self, connection: Connection) -> None:
         """`connection.end_turn` is called at the end of this turn."""
@@ -47,6 +57,9 @@ class Turn:
         """Takes a request that may be handled at the end of the turn, or earlier by `settle`."""
         if type(frame) is not bytes or frame[:2] not in self._short_keys or len(frame) > SHORT_BYTES_MAX:
             return False
+        if self._gathered_bytes >= GATHERED_BYTES_MAX:
+            self.settle()
+        self._gathered_bytes += len(frame)
         self._gathered.append((frame, connection.peer))
         self._senders.append(connection)
         return True
@@ -54,12 +67,12 @@ class Turn:
     def settle(self) -> None:
         """Handles what was gathered: the short way as far as it goes, the long way for one, the short way from there on."""
         requests, senders = self._gathered, self._senders
-        self._gathered, self._senders = [], []
+        self._gathered, self._senders, self._gathered_bytes = [], [], 0
         at = 0
         while at < len(requests):
             try:
-                assert self._dispatch_short is not None
-                answers = self._dispatch_short(requests, at)
+                assert self._ways is not None
+                answers = self._ways.dispatch_short(requests, at)
             except Exception:
                 logger.exception("small requests could not be handled")
                 for connection in senders[at:]:
@@ -78,8 +91,12 @@ class Turn:
 
     def end(self) -> None:
         """After every request of the turn."""
-        if self._gathered:
-            self.settle()
-        connections, self._ending = self._ending, []
-        for connection in connections:
-            connection.end_turn()
+        try:
+            if self._gathered:
+                self.settle()
+                assert self._ways is not None
+                self._ways.settle_short()
+        finally:
+            connections, self._ending = self._ending, []
+            for connection in connections:
+                connection.end_turn()

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from tests.property.records.strategies import broken
 from tests.support.forgetful_files import ForgetfulFiles
+from tests.unit.handlers.test_produce_and_fetch import fetch
 from tests.unit.handlers.world import Answer, World, shape
 from tests.unit.server.test_connection import FakeTransport, ManualTurn, connected
 from tests.unit.server.test_connection import frame as prefixed
@@ -184,7 +185,7 @@ class Client:
 @given(st.lists(st.lists(requests(), min_size=1, max_size=12), min_size=1, max_size=4))
 def test_requests_of_one_turn_lead_to_the_same_as_one_after_the_other(turns: list[list[tuple[int, Any]]]) -> None:
     worlds = world(is_short=True), world(is_short=False)
-    gathering = ManualTurn(worlds[0].dispatcher.short_keys, worlds[0].dispatcher.dispatch_short)
+    gathering = ManualTurn(worlds[0].dispatcher)
     clients = Client(worlds[0], gathering), Client(worlds[1], ManualTurn())
     for asked in turns:
         frames = [worlds[0].frame(0, version, request) for version, request in asked]
@@ -198,7 +199,7 @@ def test_many_requests_of_one_turn_are_written_with_one_call(tmp_path: Path, mon
     one = World(tmp_path)
     one.create_topic("first")
     one.create_topic("second")
-    client = Client(one, ManualTurn(one.dispatcher.short_keys, one.dispatcher.dispatch_short))
+    client = Client(one, ManualTurn(one.dispatcher))
     records = build_batch([(NOW_MS, None, b"v" * 100, ())])
     frames = {topic: one_batch(one, 9, topic, records, 1) for topic in ("first", "second")}
     for frame in frames.values():
@@ -216,6 +217,20 @@ def test_many_requests_of_one_turn_are_written_with_one_call(tmp_path: Path, mon
     assert [partition.log.end_offset for partition in one.partitions] == [21, 21]
 
 
+def test_who_waits_for_records_has_them_in_the_turn_that_brings_them(tmp_path: Path) -> None:
+    one = World(tmp_path)
+    one.create_topic("t")
+    waiting = fetch(one, {("t", 0): 0}, wait_ms=1000)
+    was_there = waiting.is_there
+    transport = FakeTransport()
+    transport.turn = ManualTurn(one.dispatcher)
+    records = build_batch([(NOW_MS, None, b"v", ())])
+    connected(one.dispatcher.dispatch, transport).data_received(prefixed(one_batch(one, 9, "t", records, 1)))
+    transport.turn.end()
+    assert (was_there, waiting.is_there) == (False, True)
+    one.loop.turn()
+
+
 def test_a_write_that_fails_fails_the_requests_of_its_directory_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,7 +240,7 @@ def test_a_write_that_fails_fails_the_requests_of_its_directory_and_no_other(
     assert [Path(partition.log.directory).parent.name for partition in one.partitions] == ["first", "second"] * 2
     records = build_batch([(NOW_MS, None, b"v" * 100, ())])
     frames = [one_batch(one, 9, "t", records, 1, number) for number in (0, 1, 2, 3, 1)]
-    client = Client(one, ManualTurn(one.dispatcher.short_keys, one.dispatcher.dispatch_short))
+    client = Client(one, ManualTurn(one.dispatcher))
     client.send(frames[:4])  # the first batch of a segment is alone
     write, written = os.pwrite, []
 
@@ -282,7 +297,7 @@ def every_kind_of_batch() -> list[bytes]:
 @pytest.mark.parametrize("topic", TOPICS)
 def test_requests_of_one_turn_lead_to_the_same_in_every_kind_of_topic(topic: str) -> None:
     worlds = world(is_short=True), world(is_short=False)
-    gathering = ManualTurn(worlds[0].dispatcher.short_keys, worlds[0].dispatcher.dispatch_short)
+    gathering = ManualTurn(worlds[0].dispatcher)
     clients = Client(worlds[0], gathering), Client(worlds[1], ManualTurn())
     plain = [build_batch([(NOW_MS, b"k", b"%d" % number, ())]) for number in range(3)]
     numbered = [

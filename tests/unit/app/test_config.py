@@ -15,6 +15,14 @@ def test_options_beat_the_file_and_set_beats_them_all() -> None:
     assert merged == {"log.dirs": "/option", "listeners": "PLAINTEXT://:5", "num.partitions": "4"}
 
 
+def test_where_an_option_says_to_listen_is_what_clients_are_told() -> None:
+    content = "listeners=PLAINTEXT://:9092\nadvertised.listeners=PLAINTEXT://localhost:9092\n"
+    assert merge(content, None, "127.0.0.1:2", []) == {"listeners": "PLAINTEXT://127.0.0.1:2"}
+    told = "advertised.listeners=PLAINTEXT://h:3"
+    assert merge(content, None, "127.0.0.1:2", [told])["advertised.listeners"] == "PLAINTEXT://h:3"
+    assert merge(content, None, None, [])["advertised.listeners"] == "PLAINTEXT://localhost:9092"
+
+
 def test_a_properties_file_as_java_reads_it() -> None:
     content = "# comment\n! another\n a = 1 \nb:2\nc=x,\\\n   y\n\n"
     assert read_properties(content) == {"a": "1", "b": "2", "c": "x,y"}

@@ -167,6 +167,14 @@ def test_sync_heartbeat_and_leave(world: World, version: int) -> None:
     assert code == ErrorCode.unknown_member_id
 
 
+def test_of_an_assignment_that_no_record_can_hold_a_member_is_told_as_by_kafka(world: World) -> None:
+    find(world)
+    joined = join(world)
+    large = shape(SYNC, 5).assignments.make(member_id=joined.member_id, assignment=bytes(2_000_000))
+    synced = sync(world, 5, joined, assignments=(large,))
+    assert synced.error_code == ErrorCode.unknown_server_error
+
+
 def test_newer_members_name_their_protocol(world: World) -> None:
     find(world)
     joined = join(world)

@@ -9,6 +9,7 @@ from tests.unit.server.test_connection import FakeTransport, ManualTurn, connect
 from penstock.handlers.api import CloseConnectionError, Peer, Pending
 from penstock.server.connection import REQUESTS_A_TURN, Connection
 from penstock.server.dispatch import SHORT_BYTES_MAX, Outcome, Waiting
+from penstock.server.turn import GATHERED_BYTES_MAX
 
 SHORT = b"\0\0"
 
@@ -19,9 +20,17 @@ class Broker:
     def __init__(self) -> None:
         self.handled: list[list[bytes]] = []
         self.pending: list[Pending[bytes]] = []
-        self.turn = ManualTurn(frozenset([SHORT]), self.short)
+        self.turn = ManualTurn(self)
+        self.settled = 0
 
-    def short(self, requests: Sequence[tuple[bytes, Peer]], first: int) -> list[bytes | None]:
+    @property
+    def short_keys(self) -> frozenset[bytes]:
+        return frozenset([SHORT])
+
+    def settle_short(self) -> None:
+        self.settled += 1
+
+    def dispatch_short(self, requests: Sequence[tuple[bytes, Peer]], first: int) -> list[bytes | None]:
         taken = []
         for payload, _ in requests[first:]:
             if payload.startswith(SHORT + b"bug"):
@@ -65,6 +74,7 @@ def test_requests_of_several_connections_are_handled_together_and_answered_to_th
     handled_before, was_busy = list(broker.handled), first.is_busy
     broker.turn.end()
     assert (handled_before, was_busy, first.is_busy) == ([], True, False)
+    assert broker.settled == 1
     assert broker.handled == [[SHORT + one for one in (b"a", b"b", b"c", b"d")]]
     assert (to_first.written, to_second.written) == ([b"a;b;d;"], [b"c;"])
     assert not broker.turn.is_planned
@@ -165,3 +175,15 @@ def test_a_client_with_many_small_requests_lets_others_have_their_turn() -> None
     assert sum(map(len, broker.handled)) == REQUESTS_A_TURN
     assert transport.sent == b"".join(one + b";" for one in wanted)
     assert (was_reading, transport.reading) == (False, True)
+
+
+def test_much_is_handled_before_the_turn_ends() -> None:
+    broker = Broker()
+    clients = [broker.client() for _ in range(40)]
+    large = b"v" * (SHORT_BYTES_MAX - 2)
+    for client, _ in clients:
+        client.data_received(short(large))
+    handled = sum(map(len, broker.handled))
+    assert handled >= 40 - GATHERED_BYTES_MAX // SHORT_BYTES_MAX
+    broker.turn.end()
+    assert [transport.written for _, transport in clients] == [[answer(large)]] * 40
