@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 from penstock.base.clock import Clock
@@ -37,6 +37,17 @@ class Delayed(Generic[K]):
             if not self._changed:
                 self._loop.call_soon(self.check)
             self._changed[key] = None
+
+    def listen(self, key: K, listener: Callable[[K], object]) -> None:
+        """`listener` hears of the key's changes, in the loop's turn after them, until `unlisten`."""
+        self.purgatory.listen(key, listener)
+
+    def unlisten(self, key: K, listener: Callable[[K], object]) -> None:
+        self.purgatory.unlisten(key, listener)
+
+    def finish(self, operation: Operation[K]) -> None:
+        """Finishes an operation that waits for no key, when whoever listens finds it ready."""
+        self.purgatory.finish(operation)
 
     def drop(self, operation: Operation[K]) -> None:
         self.purgatory.drop(operation)

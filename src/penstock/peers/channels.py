@@ -25,7 +25,8 @@ from penstock.peers import messages, replica_fetch
 from penstock.peers.errors import error_of
 from penstock.peers.link import Body, Link
 from penstock.peers.messages import Call
-from penstock.peers.replica_fetch import FetchLimits
+from penstock.peers.replica_fetch import FetchLimits, FetchSession
+from penstock.replication.fetch_sessions import FetchSessionNotFoundError
 from penstock.replication.fetcher import Asked, LeaderOffsets
 
 OpenLink = Callable[[int], Link]
@@ -60,19 +61,31 @@ class LeaderLink:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._limits = limits
+        self._session = FetchSession()
 
     def fetch(self, asked: list[Asked], done: Answers) -> None:
-        body = replica_fetch.encode(asked, self._broker_id, self._broker_epoch(), self._limits)
+        session = self._session
+        is_first = session.session_id == 0
+        if is_first:
+            session.reset()
+        named, forgotten = session.ask(asked)
+        body = replica_fetch.encode(named, forgotten, session, self._broker_id, self._broker_epoch(), self._limits)
 
         def answered(answer: Body | PenstockError) -> None:
             if not isinstance(answer, Body):
+                session.reset()
                 done(answer)
                 return
             try:
-                found = replica_fetch.decode(answer.frame, answer.position, asked)
+                session_id, found = replica_fetch.decode(answer.frame, answer.position, session.names)
             except PenstockError as error:
-                done(error)
+                session.reset()
+                if isinstance(error, FetchSessionNotFoundError) and not is_first:
+                    self.fetch(asked, done)
+                else:
+                    done(error)
                 return
+            session.answered(session_id, found)
             done(found)
 
         self._link.call(replica_fetch.KEY, replica_fetch.VERSION, body, answered)

@@ -1,11 +1,13 @@
-"""Fetch (key 1), version 17, as a follower sends it: many partitions, by topic id, with the epoch of the broker's life.
+"""Fetch (key 1), version 17, as a follower sends it: by topic id, with the epoch of the broker's life, in a session (KIP-227).
 
-The server's twin is `protocol.fetch`. Records stay where they arrived.
+The first request of a session names everything that is followed, the next ones what is asked for anew and what is not asked for any more. The
+server's twin is `protocol.fetch`. Records stay where they arrived.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from itertools import groupby
 from typing import NamedTuple
 
@@ -22,6 +24,7 @@ from penstock.protocol.primitives import (
     tag_section,
     unsigned_varint,
 )
+from penstock.replication.fetch_sessions import FetchSessionNotFoundError
 from penstock.replication.fetcher import Asked, Got
 from penstock.replication.partition import Diverging
 
@@ -36,6 +39,62 @@ _EPOCH_END = struct.Struct(">iq")
 _NOTHING = memoryview(b"")
 
 
+_SESSION_LOST = (70, 71, 106)
+"""FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR."""
+_EPOCH_MAX = 2**31 - 1
+
+
+class FetchSession:
+    """A follower's side of its session with one leader. Any failure ends it: what the leader made of a request is not known then."""
+
+    __slots__ = ("_held", "_sent", "epoch", "names", "session_id")
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """The next request begins a session."""
+        self.session_id = self.epoch = 0
+        self._held: dict[TopicPartition, bytes] = {}
+        """What the leader has in the session, with the ids of topics."""
+        self._sent: dict[TopicPartition, Asked] = {}
+        """Of these the questions that stand: answered with nothing yet."""
+        self.names: dict[bytes, str] = {}
+
+    def ask(self, asked: list[Asked]) -> tuple[list[Asked], list[tuple[bytes, int]]]:
+        """What to name in a request that asks for all of these, and what to forget."""
+        held, sent = self._held, self._sent
+        named = []
+        forgotten = []
+        for one in asked:
+            key = one.topic_partition
+            known = sent.get(key)
+            if known is one or known == one:
+                continue
+            named.append(one)
+            sent[key] = one
+            if held.get(key, one.topic_id) != one.topic_id:
+                forgotten.append((held[key], key.partition))
+            held[key] = one.topic_id
+            self.names[one.topic_id] = key.topic
+        if len(held) > len(asked):
+            for gone in held.keys() - {one.topic_partition for one in asked}:
+                forgotten.append((held.pop(gone), gone.partition))
+                sent.pop(gone, None)
+        return named, sorted(forgotten)
+
+    def answered(self, session_id: int, found: list[Got]) -> None:
+        if session_id == 0:
+            self.reset()  # the leader has no room
+            return
+        self.session_id = session_id
+        self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
+        for got in found:
+            # Whatever becomes of it here, the next question is a new one.
+            if got.error is not None or got.diverging is not None or len(got.records):
+                self._sent.pop(got.topic_partition, None)
+
+
 class FetchLimits(NamedTuple):
     wait_ms_max: int
     bytes_min: int
@@ -43,10 +102,17 @@ class FetchLimits(NamedTuple):
     partition_bytes_max: int
 
 
-def encode(asked: list[Asked], broker_id: int, broker_epoch: int, limits: FetchLimits) -> bytes:
+def encode(
+    asked: list[Asked],
+    forgotten: list[tuple[bytes, int]],
+    session: FetchSession,
+    broker_id: int,
+    broker_epoch: int,
+    limits: FetchLimits,
+) -> bytes:
     topics = [(topic_id, list(group)) for topic_id, group in groupby(asked, key=lambda one: one.topic_id)]
     parts = [
-        _HEAD.pack(limits.wait_ms_max, limits.bytes_min, limits.bytes_max, 0, 0, -1),
+        _HEAD.pack(limits.wait_ms_max, limits.bytes_min, limits.bytes_max, 0, session.session_id, session.epoch),
         unsigned_varint(len(topics) + 1),
     ]
     for topic_id, partitions in topics:
@@ -57,21 +123,29 @@ def encode(asked: list[Asked], broker_id: int, broker_epoch: int, limits: FetchL
             )
             parts.append(b"\x00")
         parts.append(b"\x00")
-    # No topic is forgotten, no rack; who asks is a tagged field.
-    parts += (b"\x01\x01", tag_section({1: _REPLICA.pack(broker_id, broker_epoch, 0)}))
+    gone = [
+        (topic_id, [number for _, number in group]) for topic_id, group in groupby(forgotten, key=lambda one: one[0])
+    ]
+    parts.append(unsigned_varint(len(gone) + 1))
+    for topic_id, numbers in gone:
+        parts += (topic_id, unsigned_varint(len(numbers) + 1), struct.pack(f">{len(numbers)}i", *numbers), b"\x00")
+    # No rack; who asks is a tagged field.
+    parts += (b"\x01", tag_section({1: _REPLICA.pack(broker_id, broker_epoch, 0)}))
     return b"".join(parts)
 
 
-def decode(frame: Buffer, position: int, asked: list[Asked]) -> list[Got]:
-    """What the leader said of each partition. An error of the whole answer is raised."""
+def decode(frame: Buffer, position: int, names: Mapping[bytes, str]) -> tuple[int, list[Got]]:
+    """The session that the leader has, and what it said of partitions. An error of the whole answer is raised."""
     try:
-        return _decode(frame, position, {one.topic_id: one.topic_partition.topic for one in asked})
+        return _decode(frame, position, names)
     except (IndexError, struct.error) as error:
         raise MalformedMessageError(f"an answer to Fetch cannot be read: {error}") from error
 
 
-def _decode(frame: Buffer, position: int, names: dict[bytes, str]) -> list[Got]:
-    _, code, _ = _ANSWER.unpack_from(frame, position)
+def _decode(frame: Buffer, position: int, names: Mapping[bytes, str]) -> tuple[int, list[Got]]:
+    _, code, session_id = _ANSWER.unpack_from(frame, position)
+    if code in _SESSION_LOST:
+        raise FetchSessionNotFoundError("the leader has lost the fetch session")
     refused = error_of(code, "a fetch")
     if refused is not None:
         raise refused
@@ -85,7 +159,7 @@ def _decode(frame: Buffer, position: int, names: dict[bytes, str]) -> list[Got]:
             if topic:
                 found.append(got)
         position = skip_tags(frame, position)
-    return found
+    return session_id, found
 
 
 def _partition(frame: Buffer, position: int, topic: str) -> tuple[Got, int]:

@@ -7,12 +7,13 @@ is completed.
 
 Invariants:
 - an operation is completed once: by a check, by its deadline, or by `drop`; whichever is first;
-- the watcher lists hold waiting operations only, and no key without one.
+- the watcher lists hold waiting operations only, and no key without one;
+- a listener is told of every check of its key, before the operations, until it is taken away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 from penstock.purgatory.timing_wheel import Timer, TimingWheel
@@ -49,6 +50,7 @@ class Purgatory(Generic[K]):
         self.name = name
         self._wheel: TimingWheel[Operation[K]] = TimingWheel(now_ms)
         self._watchers: dict[K, dict[Operation[K], None]] = {}
+        self._listeners: dict[K, dict[Callable[[K], object], None]] = {}
 
     @property
     def waiting(self) -> int:
@@ -65,7 +67,18 @@ class Purgatory(Generic[K]):
         return len(self._watchers)
 
     def is_watched(self, key: K) -> bool:
-        return key in self._watchers
+        return key in self._watchers or key in self._listeners
+
+    def listen(self, key: K, listener: Callable[[K], object]) -> None:
+        """`listener` hears of the key's changes, whether or not an operation waits. It may finish operations."""
+        self._listeners.setdefault(key, {})[listener] = None
+
+    def unlisten(self, key: K, listener: Callable[[K], object]) -> None:
+        listeners = self._listeners.get(key)
+        if listeners is not None:
+            listeners.pop(listener, None)
+            if not listeners:
+                del self._listeners[key]
 
     def finish_or_watch(self, operation: Operation[K], keys: Iterable[K], deadline_ms: int) -> bool:
         """Tries once, and lets the operation wait if that fails. Returns whether it is finished."""
@@ -82,7 +95,9 @@ class Purgatory(Generic[K]):
         return False
 
     def check(self, key: K) -> int:
-        """Finishes what this key's change made true. Returns how many."""
+        """Tells listeners, and finishes what this key's change made true. Returns how many."""
+        for listener in list(self._listeners.get(key, ())):
+            listener(key)
         watchers = self._watchers.get(key)
         if not watchers:
             return 0
@@ -94,6 +109,13 @@ class Purgatory(Generic[K]):
                 operation.finish()
                 finished += 1
         return finished
+
+    def finish(self, operation: Operation[K]) -> bool:
+        """Finishes an operation of which somebody else knows that it is ready. Returns whether it was waiting."""
+        was_waiting = self._forget(operation)
+        if was_waiting:
+            operation.finish()
+        return was_waiting
 
     def drop(self, operation: Operation[K]) -> bool:
         """Nobody wants the answer any more: neither `finish` nor `expire` follows. Returns whether it was waiting."""

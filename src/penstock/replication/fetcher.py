@@ -93,10 +93,11 @@ class Cut(NamedTuple):
 
 
 class _Place:
-    __slots__ = ("failures", "is_cutting", "is_outside", "partition", "ready_ms")
+    __slots__ = ("asked", "failures", "is_cutting", "is_outside", "partition", "ready_ms")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
+        self.asked: Asked | None = None
         self.ready_ms = 0
         self.is_outside = False
         self.is_cutting = False
@@ -145,16 +146,26 @@ class Fetcher:
 
     @staticmethod
     def _asked(place: _Place) -> Asked:
+        """What the place asks now: the very value of the last time where it is the same."""
         partition = place.partition
         log = partition.log
-        return Asked(
-            partition.topic_partition,
-            partition.topic_id,
-            partition.leader_epoch,
-            log.end_offset,
-            log.leader_epochs.latest,
-            log.log_start_offset,
-        )
+        asked, last = place.asked, log.leader_epochs.latest
+        if (
+            asked is None
+            or asked.offset != log.end_offset
+            or asked.last_epoch != last
+            or asked.leader_epoch != partition.leader_epoch
+            or asked.log_start_offset != log.log_start_offset
+        ):
+            asked = place.asked = Asked(
+                partition.topic_partition,
+                partition.topic_id,
+                partition.leader_epoch,
+                log.end_offset,
+                last,
+                log.log_start_offset,
+            )
+        return asked
 
     # Answers.
     def take(self, asked: Iterable[Asked], answers: Iterable[Got], now_ms: int) -> Taken:

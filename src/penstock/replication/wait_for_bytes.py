@@ -40,6 +40,10 @@ class WaitForBytes(Operation[TopicPartition]):
     def keys(self) -> list[TopicPartition]:
         return list(self._wanted)
 
+    def also(self, wanted: AwaitedBytes) -> None:
+        """One more partition, or another place in it, from its next check on."""
+        self._wanted[wanted.partition.topic_partition] = wanted
+
     def is_ready(self, key: TopicPartition | None) -> bool:
         for topic_partition in list(self._wanted) if key is None else (key,):
             wanted = self._wanted.get(topic_partition)
@@ -67,6 +71,25 @@ class WaitForBytes(Operation[TopicPartition]):
         except PenstockError:
             return None
         return 0 if found is None else min(found.length, wanted.bytes_max)
+
+    def finish(self) -> None:
+        self._answer()
+
+    def expire(self) -> None:
+        self._answer()
+
+
+class WaitForChange(Operation[TopicPartition]):
+    """Waits until whoever listens to the partitions says that there is something: any byte is enough."""
+
+    __slots__ = ("_answer",)
+
+    def __init__(self, answer: Callable[[], None]) -> None:
+        super().__init__()
+        self._answer = answer
+
+    def is_ready(self, key: TopicPartition | None) -> bool:
+        return False
 
     def finish(self) -> None:
         self._answer()

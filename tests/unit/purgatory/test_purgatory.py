@@ -119,3 +119,30 @@ def test_an_operation_dropped_by_its_neighbours_end_is_not_ended() -> None:
         assert (purgatory.check("a") if end == "check" else purgatory.expire(10)) == 1
         assert second.ended == []
         assert purgatory.watched == purgatory.waiting == 0
+
+
+def test_a_listener_hears_of_every_check_and_may_finish_what_waits_for_no_key() -> None:
+    purgatory: Purgatory[str] = Purgatory("test", 0)
+    operation = Wait(100)
+    heard: list[str] = []
+
+    def listener(key: str) -> None:
+        heard.append(key)
+        if len(heard) == 2:
+            assert purgatory.finish(operation)
+
+    purgatory.listen("a", listener)
+    assert purgatory.is_watched("a")
+    assert not purgatory.finish_or_watch(operation, (), 50)
+    purgatory.check("a")
+    assert operation.ended == []
+    purgatory.check("b")
+    purgatory.check("a")
+    assert (heard, operation.ended, purgatory.waiting) == (["a", "a"], ["finished"], 0)
+    assert not purgatory.finish(operation), "once"
+    assert purgatory.expire(100) == 0
+    purgatory.unlisten("a", listener)
+    purgatory.unlisten("a", listener)
+    assert not purgatory.is_watched("a")
+    purgatory.check("a")
+    assert len(heard) == 2

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from penstock.base.clock import ManualClock
 from penstock.base.ids import TopicPartition
-from penstock.replication.fetch_sessions import FetchSessions, Found, Wanted
+from penstock.replication.fetch_sessions import NO_FOLLOWER, FetchSessions, Found, Session, Wanted
 
 PARTITIONS = 4
 
@@ -20,6 +20,8 @@ def wanted(number: int, offset: int = 0) -> Wanted:
 
 
 class SessionAgainstFullFetches(RuleBasedStateMachine):
+    follower_id = NO_FOLLOWER
+
     def __init__(self) -> None:
         super().__init__()
         numbers = count(1)
@@ -28,14 +30,20 @@ class SessionAgainstFullFetches(RuleBasedStateMachine):
         self.known: dict[int, tuple[int, int]] = {}
         self.followed: set[int] = set()
         self.session = (0, 0)
+        self.live: Session | None = None
+
+    def touch(self, number: int) -> None:
+        """Of a consumer's session nobody says what changed: it is looked at all."""
 
     @rule(number=st.integers(0, PARTITIONS - 1), by=st.integers(1, 3))
     def high_watermark_moves(self, number: int, by: int) -> None:
         self.state[number][0] += by
+        self.touch(number)
 
     @rule(number=st.integers(0, PARTITIONS - 1))
     def log_start_moves(self, number: int) -> None:
         self.state[number][1] = self.state[number][0]
+        self.touch(number)
 
     @rule(add=st.sets(st.integers(0, PARTITIONS - 1)), drop=st.sets(st.integers(0, PARTITIONS - 1)))
     def fetch(self, add: set[int], drop: set[int]) -> None:
@@ -47,21 +55,26 @@ class SessionAgainstFullFetches(RuleBasedStateMachine):
             [wanted(number) for number in sorted(add)],
             [TopicPartition("t", number) for number in drop] if epoch else [],
             uses_topic_ids=False,
-            is_privileged=False,
+            follower_id=self.follower_id,
         )
+        self.live = context.session
         self.followed = (self.followed | add) - drop if epoch else set(add)
         for number in drop:
             self.known.pop(number, None)
-        read = [one.partition for one in context.wanted]
-        assert set(read) == self.followed
+        asked = context.wanted
+        read = [one.partition for one in asked]
+        self.check_read(set(read), add)
         found = [Found(self.state[number][0], self.state[number][1], False, False) for number in read]
-        for number, selected in zip(read, context.select(found), strict=True):
+        for number, selected in zip(read, context.select(asked, found), strict=True):
             if selected:
                 self.known[number] = (self.state[number][0], self.state[number][1])
         self.session = (context.session_id, epoch + 1) if context.session_id else (0, 0)
         if not context.session_id:
             self.followed, self.known = set(), {}
         assert self.known == {number: (self.state[number][0], self.state[number][1]) for number in self.followed}
+
+    def check_read(self, read: set[int], _named: set[int]) -> None:
+        assert read == self.followed
 
     @invariant()
     def one_session_at_most(self) -> None:
@@ -70,3 +83,51 @@ class SessionAgainstFullFetches(RuleBasedStateMachine):
 
 SessionAgainstFullFetches.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
 TestSessionAgainstFullFetches = SessionAgainstFullFetches.TestCase
+
+
+class FollowersSession(SessionAgainstFullFetches):
+    """Looks only at what was named or touched, and tells as much."""
+
+    follower_id = 3
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.touched: set[int] = set()
+
+    def touch(self, number: int) -> None:
+        if self.live is not None and self.live.touch(("t", number)) is not None:
+            self.touched.add(number)
+
+    def check_read(self, read: set[int], named: set[int]) -> None:
+        assert read == (named | self.touched) & self.followed
+        self.touched.clear()
+
+
+FollowersSession.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestFollowersSession = FollowersSession.TestCase
+
+
+class Listener:
+    ended = 0
+
+    def end(self) -> None:
+        self.ended += 1
+
+
+def test_a_follower_has_one_session_and_what_did_not_fit_into_an_answer_stays_due() -> None:
+    numbers = count(1)
+    sessions = FetchSessions(ManualClock(), 10, lambda: next(numbers))
+    begun = sessions.begin(0, 0, [wanted(0), wanted(1)], [], uses_topic_ids=False, follower_id=3)
+    assert begun.session is not None
+    begun.session.listener = listener = Listener()
+    nothing, data = Found(0, 0, False, False), Found(0, 0, True, True)
+    begun.select(begun.wanted, [data, nothing._replace(is_done=False)])
+    again = sessions.begin(begun.session_id, 1, [], [], uses_topic_ids=False, follower_id=3)
+    assert [one.partition for one in again.wanted] == [1]
+    assert again.session is not None
+    again.session.touch(("t", 0))
+    assert [one.partition for one in again.wanted] == [1, 0], "as it is now, not as it was when the request came"
+    sessions.begin(0, 0, [wanted(0)], [], uses_topic_ids=False, follower_id=4)
+    assert (len(sessions), listener.ended) == (2, 0)
+    sessions.begin(0, 0, [wanted(0)], [], uses_topic_ids=False, follower_id=3)
+    assert (len(sessions), listener.ended) == (2, 1)
