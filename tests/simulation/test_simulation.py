@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,8 +111,23 @@ def without_maximal_isr(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def last_replica_standing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The high watermark moves on while fewer are in sync than min ISR asks for."""
+    """The high watermark moves on while fewer are in sync than min ISR asks for, and others may be elected."""
     monkeypatch.setattr(Partition, "effective_min_isr", property(lambda self: 1))
+    eligible_are_forgotten(monkeypatch)
+
+
+def eligible_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader takes a lower min ISR for its own before the controller has given up those who left."""
+    confirm, make = Followers.confirm, Followers.__init__
+
+    def confirm_alone(self: Followers, isr: tuple[int, ...], partition_epoch: int, *, has_eligible: bool) -> bool:
+        return confirm(self, isr, partition_epoch)
+
+    def make_alone(self: Followers, *arguments: Any, has_eligible: bool) -> None:
+        make(self, *arguments)
+
+    monkeypatch.setattr(Followers, "confirm", confirm_alone)
+    monkeypatch.setattr(Followers, "__init__", make_alone)
 
 
 @pytest.mark.parametrize(
