@@ -119,10 +119,10 @@ def _json_columns(schema: str) -> StructType:
 
 def _refuse_own_names(columns: StructType) -> None:
     """Two columns of one name could not be told apart in SQL, which takes no notice of case."""
-    own = set(RECORD_COLUMNS.values())
+    own = {*RECORD_COLUMNS.values(), CORRUPT}
     taken = [name for name in columns.names if name.lower() in own]
     if taken:
-        raise PayloadError(f"the value has a column {taken[0]}, which is a name of the record's own")
+        raise PayloadError(f"the value has a column {taken[0]}, a name that is needed for the record itself")
 
 
 @dataclass(frozen=True, slots=True)

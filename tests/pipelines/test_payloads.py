@@ -301,7 +301,8 @@ def test_the_columns_of_json_are_written_in_both_of_sparks_ways(spark: SparkSess
     [
         ("", "json needs a schema: columns like 'id STRING, amount DOUBLE'"),
         ("int", "json needs a schema: columns like"),
-        ("id INT, _Offset INT", "the value has a column _Offset, which is a name of the record's own"),
+        ("id INT, _Offset INT", "the value has a column _Offset, a name that is needed for the record itself"),
+        ("id INT, _corrupt_record STRING", "the value has a column _corrupt_record, a name"),
     ],
 )
 def test_columns_that_cannot_be_are_refused_at_once(spark: SparkSession, schema: str, sentence: str) -> None:
