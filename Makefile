@@ -48,6 +48,7 @@ $(STAMPS)/java: tools/java.py $(STAMPS)/packages
 
 .PHONY: install
 install: $(STAMPS)/kernels $(STAMPS)/java ## .venv with pinned packages, compiled kernels and a Java runtime
+	@$(PY) -m compileall -q src  # as pip does where it installs: or each start compiles the source, where Python may keep nothing
 
 .PHONY: judges
 judges: $(STAMPS)/java ## Apache Kafka's jars and the other programs that judge the tests

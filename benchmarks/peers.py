@@ -13,7 +13,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple, Protocol, Self
 
-from tests.support.kafka_jvm import STOCK_JVM, KafkaBroker, led_partitions
+from tests.support.kafka_jvm import STOCK_JVM, STOCK_PROPERTIES, KafkaBroker, led_partitions
 from tests.support.processes import Child, wait_until
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -122,13 +122,8 @@ class Kafka:
 
     def __init__(self, folder: Path, **settings: str | int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        stock: dict[str, str | int] = {
-            "num_network_threads": 3,
-            "num_io_threads": 8,
-            "socket_send_buffer_bytes": 102400,
-            "socket_receive_buffer_bytes": 102400,
-        }
-        self._broker = KafkaBroker("4.3", folder, heap_mb=1024, jvm_flags=STOCK_JVM, **{**stock, **settings})
+        properties = {**STOCK_PROPERTIES, **settings}
+        self._broker = KafkaBroker("4.3", folder, heap_mb=1024, jvm_flags=STOCK_JVM, **properties)
         self.start_seconds = 0.0
 
     @property

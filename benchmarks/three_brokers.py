@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._metadata import ClusterMetadata, TopicMetadata
 from confluent_kafka.cimpl import NewTopic
-from tests.support.kafka_jvm import STOCK_JVM, KafkaBroker
+from tests.support.kafka_jvm import STOCK_JVM, STOCK_PROPERTIES, KafkaBroker
 from tests.support.processes import Child, free_port, wait_until
 
 from penstock.app.zookeeper_server import ZooKeeperServer
@@ -83,8 +83,8 @@ class PenstockMember:
 
 
 def kafka_member(folder: Path, broker_id: int, zookeeper: str) -> Member:
-    """With the stock flags and network threads of Kafka's own `server.properties`."""
-    settings = {name.replace(".", "_"): value for name, value in _SETTINGS.items()}
+    """With Kafka's own flags and `server.properties`."""
+    settings = {**STOCK_PROPERTIES, **{name.replace(".", "_"): value for name, value in _SETTINGS.items()}}
     return KafkaBroker(
         "3.9",
         folder,
@@ -92,10 +92,6 @@ def kafka_member(folder: Path, broker_id: int, zookeeper: str) -> Member:
         jvm_flags=STOCK_JVM,
         broker_id=broker_id,
         zookeeper_connect=zookeeper,
-        num_network_threads=3,
-        num_io_threads=8,
-        socket_send_buffer_bytes=102400,
-        socket_receive_buffer_bytes=102400,
         **settings,
     )
 

@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from tests.support.kafka_jvm import STOCK_JVM, KafkaBroker
+from tests.support.kafka_jvm import STOCK_JVM, STOCK_PROPERTIES, KafkaBroker
 from tests.support.processes import wait_until
 from tests.support.served_broker import ServedBroker
 from tests.support.transaction_requests import Stamp, TransactionRequests, connection_to
@@ -61,14 +61,7 @@ class Rate(NamedTuple):
 def brokers(folder: Path) -> Iterator[list[tuple[str, Broker]]]:
     """Neither is started."""
     (folder / "ours").mkdir()
-    kafka = KafkaBroker(
-        "4.3",
-        folder / "kafka",
-        heap_mb=1024,
-        jvm_flags=STOCK_JVM,
-        transaction_state_log_num_partitions=50,
-        offsets_topic_num_partitions=50,
-    )
+    kafka = KafkaBroker("4.3", folder / "kafka", heap_mb=1024, jvm_flags=STOCK_JVM, **STOCK_PROPERTIES)
     ours = ServedBroker(folder / "ours")
     try:
         yield [("kafka", kafka), ("ours", ours)]

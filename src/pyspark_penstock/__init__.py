@@ -14,6 +14,6 @@ def __getattr__(name: str) -> Any:
         try:
             from pyspark_penstock.source import DefaultSource
         except ImportError as error:
-            raise AttributeError(f"the format penstock needs pyspark 4.1 or later: {error}") from error
+            raise AttributeError(f"the format penstock needs pyspark 4.2 or later: {error}") from error
         return DefaultSource
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

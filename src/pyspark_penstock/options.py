@@ -164,7 +164,7 @@ class StreamOptions:
 def read_common(options: Mapping[str, str]) -> CommonOptions:
     given = by_lower_name(options)
     refuse_mistakes(given, NAMES, _FIXED)
-    mode, path = given_value(_MODE, given), given.get("path", "").rstrip("/")
+    mode, path = given_value(_MODE, given), _path(given)
     kafka = {name[len(KAFKA_PREFIX) :]: value for name, value in given.items() if name.startswith(KAFKA_PREFIX)}
     is_alone = bool(path) and "bootstrap.servers" not in kafka
     if is_alone and mode == "wire":
@@ -314,6 +314,14 @@ def _assigned(raw: str) -> tuple[TopicPartition, ...]:
     if not partitions:
         raise complaint
     return tuple(dict.fromkeys(partitions))
+
+
+def _path(given: Mapping[str, str]) -> str:
+    """As Spark writes paths too, with the scheme of this machine's files."""
+    path = re.sub(r"\Afile:(//(?=/))?", "", given.get("path", ""))
+    if re.match(r"[A-Za-z][\w+.-]*:/", path):
+        raise ConfigError(f"path={path!r} is not on this machine: a log directory is read from a local file system")
+    return path.rstrip("/")
 
 
 def _columns(given: Mapping[str, str]) -> tuple[str, ...]:

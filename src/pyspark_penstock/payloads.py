@@ -98,12 +98,31 @@ def _need(format: str) -> None:
 def _from_json(frame: DataFrame, schema: str) -> tuple[DataFrame, DataFrame]:
     from pyspark.sql import functions as F
 
+    columns = _json_columns(schema)
+    _refuse_own_names(columns)
     text = F.col("value").cast("string")
-    parsed = F.from_json(text, f"{schema}, {CORRUPT} STRING", {"columnNameOfCorruptRecord": CORRUPT})
+    parsed = F.from_json(text, columns.add(CORRUPT, "string"), {"columnNameOfCorruptRecord": CORRUPT})
     frame = frame.withColumn("@parsed", parsed)
     broken = F.col(f"`@parsed`.{CORRUPT}").isNotNull() | F.col("`@parsed`").isNull()
     reason = F.when(F.col("value").isNull(), "the record has no value").otherwise(f"not JSON, or not like {schema}")
     return _split(frame, broken, reason, drop=(CORRUPT,))
+
+
+def _json_columns(schema: str) -> StructType:
+    from pyspark.sql.types import DataType, StructType
+
+    found = DataType.fromDDL(schema) if schema.strip() else None
+    if not isinstance(found, StructType):
+        raise PayloadError(f"json needs a schema: columns like 'id STRING, amount DOUBLE', not {schema!r}")
+    return found
+
+
+def _refuse_own_names(columns: StructType) -> None:
+    """Two columns of one name could not be told apart in SQL, which takes no notice of case."""
+    own = {*RECORD_COLUMNS.values(), CORRUPT}
+    taken = [name for name in columns.names if name.lower() in own]
+    if taken:
+        raise PayloadError(f"the value has a column {taken[0]}, a name that is needed for the record itself")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +214,9 @@ def _from_binary(frame: DataFrame, codec: _Codec) -> tuple[DataFrame, DataFrame]
     from pyspark.sql.pandas.types import to_arrow_type
     from pyspark.sql.types import StringType, StructField, StructType
 
-    kind = StructType([StructField("parsed", codec.columns()), StructField("reason", StringType())])
+    columns = codec.columns()
+    _refuse_own_names(columns)
+    kind = StructType([StructField("parsed", columns), StructField("reason", StringType())])
     arrow_kind = to_arrow_type(kind, timezone="UTC")
 
     def run(values: pa.Array) -> pa.Array:

@@ -229,9 +229,7 @@ class _Task:
 
 
 class _Writer:
-    def __init__(self, options: SinkOptions, *, overwrite: bool) -> None:
-        if overwrite:
-            raise ConfigError("a topic cannot be overwritten: write to it with mode append")
+    def __init__(self, options: SinkOptions) -> None:
         self._options = options
         self._unique = uuid.uuid4().hex
 
@@ -259,6 +257,11 @@ class _Writer:
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
+    def __init__(self, options: SinkOptions, *, overwrite: bool) -> None:
+        if overwrite:
+            raise ConfigError("a topic cannot be overwritten: write to it with mode append")
+        super().__init__(options)
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         from pyspark import TaskContext
 
@@ -284,6 +287,8 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """Spark means to overwrite where the output mode is complete; a topic gets the whole result again with each batch."""
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         from pyspark import TaskContext
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
+from penstock.client.errors import AnswerError, UnknownTopicError
 from penstock.records import partition_kernels
 from penstock.records.batch import Codec
 from penstock.records.build import (
@@ -59,7 +61,8 @@ def parts_of(
     places = pa.array(range(first_row, first_row + rows.num_rows), pa.int64())
     for name, chosen in _by_topic(rows, topic, first_row):
         mine, at = (rows, places) if chosen is None else (rows.take(chosen), places.take(chosen))
-        partitions = _partitions(mine, name, count_of(name), at, turn)
+        count = count_of(name) if chosen is None else _count_named(name, count_of, at)
+        partitions = _partitions(mine, name, count, at, turn)
         order = pc.sort_indices(partitions)
         mine, at, partitions = mine.take(order), at.take(order), partitions.take(order)
         first = 0
@@ -82,6 +85,16 @@ def _by_topic(rows: pa.RecordBatch, topic: str | None, first_row: int) -> Iterat
         raise BadRowError(f"row {first_row + pc.index(pc.is_null(topics), True).as_py()} names no topic")
     for name in pc.unique(topics).to_pylist():
         yield name, pc.indices_nonzero(pc.equal(topics, pa.scalar(name, topics.type)))
+
+
+def _count_named(topic: str, count_of: PartitionCount, places: pa.Array) -> int:
+    """How many partitions a topic has that rows name; they are at fault if there is no such topic."""
+    try:
+        return count_of(topic)
+    except (UnknownTopicError, AnswerError) as error:
+        if isinstance(error, AnswerError) and error.is_retriable:
+            raise  # it is the broker that is at fault
+        raise BadRowError(f"row {places[0].as_py()} names the topic {topic!r}: {error}") from error
 
 
 def _partitions(rows: pa.RecordBatch, topic: str, count: int, places: pa.Array, turn: int) -> pa.Array:
@@ -116,7 +129,7 @@ class Rows:
         self._timestamps = array("q", [timestamp_ms]) * columns.num_rows
         self._keys = BinaryColumn(*_buffers(_binary(columns, "key")))
         self._values = BinaryColumn(*_buffers(_binary(columns, "value")))
-        self._headers = _headers(columns)
+        self._headers = _headers(columns, part.places)
         self.row_bytes = columns.nbytes // columns.num_rows + 16
 
     def place(self, row: int) -> int:
@@ -222,7 +235,7 @@ def _own(column: pa.Array) -> pa.Array:
     return column.take(pa.array(range(len(column)), pa.int32()))
 
 
-def _headers(rows: pa.RecordBatch) -> HeadersColumn:
+def _headers(rows: pa.RecordBatch, places: pa.Array) -> HeadersColumn:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -233,6 +246,7 @@ def _headers(rows: pa.RecordBatch) -> HeadersColumn:
     ends.extend(pc.cumulative_sum(lists.value_lengths().fill_null(0)).to_pylist())
     pairs = lists.flatten()
     if pairs.null_count or pairs.field(0).null_count:
-        raise BadRowError("a header has no name")
+        nameless = pc.index(pc.or_(pairs.is_null(), pairs.field(0).is_null()), True).as_py()
+        raise BadRowError(f"row {places[bisect_right(ends, nameless) - 1].as_py()} has a header without a name")
     names, contents = pairs.field(0).cast(pa.binary()), pairs.field(1)
     return HeadersColumn(ends, BinaryColumn(*_buffers(names)), BinaryColumn(*_buffers(contents)))

@@ -39,6 +39,8 @@ _TYPES = {
     "partition": ("int",),
     "headers": ("array<struct<key:string,value:binary>>",),
 }
+_SOURCE_ONLY = ("offset", "timestamp", "timestampType")
+"""What else the source gives: a record gets its own when it is written, so a topic can be copied as it was loaded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,8 @@ def _check_schema(schema: StructType, topic: str | None) -> None:
     if topic is None and "topic" not in types:
         raise ConfigError("neither the option topic nor a column topic says where to write")
     for name, found in types.items():
+        if name in _SOURCE_ONLY:
+            continue
         if name not in _TYPES:
             raise ConfigError(f"there is no place for a column {name}: {', '.join(_TYPES)} are written")
         if found not in _TYPES[name]:

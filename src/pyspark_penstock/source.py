@@ -51,7 +51,7 @@ class DefaultSource(DataSource):
         from pyspark_penstock.sink import StreamWriter
         from pyspark_penstock.sink_options import read_sink_options
 
-        return StreamWriter(read_sink_options(self.options, schema), overwrite=overwrite)
+        return StreamWriter(read_sink_options(self.options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from penstock.base.errors import ConfigError

@@ -138,6 +138,8 @@ def test_whoever_kills_the_command_leaves_nothing_running(tmp_path: Path, capsys
     [
         (["cluster", "status", "--data", "nowhere"], "no cluster was started in nowhere"),
         (["cluster", "up", "--listen", "here"], "write HOST:PORT"),
+        (["cluster", "up", "--set", "num.partitions=x"], "penstock: num.partitions='x' is not a valid integer"),
+        (["cluster", "up", "--set", "nonsense=1", "--data", "/dev/null"], "--set: nonsense is not known"),
         (["zookeeper", "--listen", "here"], "write HOST:PORT"),
         (["zookeeper", "--id", "3", "--server", "1=h:1:2"], "--id names none"),
         (["zookeeper", "--server", "1=h"], "write ID=HOST:PORT:PORT"),

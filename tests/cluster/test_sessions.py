@@ -4,33 +4,17 @@ from pathlib import Path
 
 import pytest
 from tests.support.processes import wait_until
-from tests.support.stores import AskedZooKeeper
+from tests.support.stores import AskedZooKeeper, owner
 
 from penstock.app.zookeeper_server import ZooKeeperServer
 from penstock.base.clock import ManualClock, SystemClock
 from penstock.metadata import layout
-from penstock.metadata.store import (
-    Answered,
-    Create,
-    Event,
-    Read,
-    ReadKind,
-    SessionChanged,
-    SessionState,
-    Stat,
-    Transaction,
-)
+from penstock.metadata.store import Create, Event, SessionChanged, SessionState, Transaction
 from penstock.metadata.zookeeper import NoZooKeeperError, ZooKeeperStore
 from penstock.testing import BrokerFailed, BrokerProcess
 
 pytestmark = pytest.mark.long
 WAIT_SECONDS = 60
-
-
-def _owner(store: AskedZooKeeper, path: str) -> int | None:
-    event = store.ask(Read(kind=ReadKind.EXISTS, path=path))[-1]
-    assert isinstance(event, Answered)
-    return event.result.ephemeral_owner if isinstance(event.result, Stat) else None
 
 
 def test_a_loop_that_does_not_turn_loses_its_session(zookeeper: ZooKeeperServer) -> None:
@@ -41,9 +25,9 @@ def test_a_loop_that_does_not_turn_loses_its_session(zookeeper: ZooKeeperServer)
     store.submit(Transaction(operations=(Create(path="/hangs", ephemeral=True),)))
     witness = AskedZooKeeper(zookeeper.connect)
     try:
-        wait_until(lambda: _owner(witness, "/hangs"), seconds=WAIT_SECONDS, what="the node is there")
+        wait_until(lambda: owner(witness, "/hangs"), seconds=WAIT_SECONDS, what="the node is there")
         clock.advance(1_000)
-        wait_until(lambda: _owner(witness, "/hangs") is None, seconds=WAIT_SECONDS, what="its session ended")
+        wait_until(lambda: owner(witness, "/hangs") is None, seconds=WAIT_SECONDS, what="its session ended")
         store.alive()
         heard: list[Event] = []
 
@@ -70,6 +54,7 @@ def test_where_no_zookeeper_is_the_sentence_says_so() -> None:
 def test_a_broker_that_was_killed_starts_again_before_its_session_ends(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:
+    # KAFKA-992, 1029
     witness = AskedZooKeeper(zookeeper.connect)
     broker = BrokerProcess(
         tmp_path / "broker",
@@ -80,14 +65,14 @@ def test_a_broker_that_was_killed_starts_again_before_its_session_ends(
     )
     try:
         broker.start()
-        first = _owner(witness, layout.broker_path(41))
+        first = owner(witness, layout.broker_path(41))
         broker.kill()
-        assert _owner(witness, layout.broker_path(41)) == first, "its session is still there"
+        assert owner(witness, layout.broker_path(41)) == first, "its session is still there"
         broker.start()
-        second = _owner(witness, layout.broker_path(41))
+        second = owner(witness, layout.broker_path(41))
         assert second not in (None, first)
         broker.stop()
-        assert _owner(witness, layout.broker_path(41)) is None
+        assert owner(witness, layout.broker_path(41)) is None
     finally:
         broker.kill_if_running()
         witness.close()
@@ -101,7 +86,7 @@ def test_a_second_broker_of_the_same_id_does_not_start(zookeeper: ZooKeeperServe
         with pytest.raises(BrokerFailed, match="broker 42 is registered already by another process"):
             second.start()
         witness = AskedZooKeeper(zookeeper.connect)
-        assert _owner(witness, layout.broker_path(42)) is not None, "the first one's registration stands"
+        assert owner(witness, layout.broker_path(42)) is not None, "the first one's registration stands"
         witness.close()
     finally:
         first.kill_if_running()

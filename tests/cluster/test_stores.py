@@ -83,14 +83,15 @@ class Tree:
         return f"{self.root}/{name}" if name else self.root
 
 
-@pytest.fixture(params=["embedded", "zookeeper"])
+@pytest.fixture(params=["embedded", "zookeeper", "zookeeper below a path"])
 def tree(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tree]:
     store: AskedStore
     if request.param == "embedded":
         store = AskedEmbedded(tmp_path / "store")
     else:
         server: ZooKeeperServer = request.getfixturevalue("zookeeper")
-        store = AskedZooKeeper(server.connect)
+        place = f"/clusters/{uuid.uuid4().hex}" if request.param.endswith("path") else ""
+        store = AskedZooKeeper(f"{server.connect}{place}")
     yield Tree(store)
     store.close()
 

@@ -90,6 +90,7 @@ def header(key: int, version: int, client_id: bytes = b"x") -> bytes:
 @pytest.mark.parametrize("length", [-1, -(2**31), 0, 2**31 - 1, 104_857_601, 0x16030100])
 @pytest.mark.usefixtures("unharmed")
 def test_a_frame_of_a_length_that_may_not_be(broker: ServedBroker, length: int) -> None:
+    # A1, A16
     assert is_closed_after(broker, struct.pack(">i", length) + b"\x00\x03\x00\x00")
 
 
@@ -108,6 +109,7 @@ def test_a_frame_of_a_length_that_may_not_be(broker: ServedBroker, length: int) 
 )
 @pytest.mark.usefixtures("unharmed")
 def test_a_small_frame_that_claims_to_be_large(broker: ServedBroker, version: int, body: bytes) -> None:
+    # A2, A3
     assert is_closed_after(broker, framed(header(3, version) + body))
 
 
@@ -127,11 +129,13 @@ def test_a_small_frame_that_claims_to_be_large(broker: ServedBroker, version: in
 )
 @pytest.mark.usefixtures("unharmed")
 def test_what_nobody_here_speaks(broker: ServedBroker, frame: bytes) -> None:
+    # A7
     assert is_closed_after(broker, framed(frame))
 
 
 @pytest.mark.usefixtures("unharmed")
 def test_a_long_client_id_and_odd_correlation_ids_are_answered(broker: ServedBroker) -> None:
+    # A7
     with connect(broker) as client:
         for correlation_id in (-1, 0, 2**31 - 1, -(2**31)):
             body = struct.pack(">hhih", 18, 0, correlation_id, 32_000) + b"i" * 32_000
@@ -142,6 +146,7 @@ def test_a_long_client_id_and_odd_correlation_ids_are_answered(broker: ServedBro
 
 @pytest.mark.usefixtures("unharmed")
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0(broker: ServedBroker) -> None:
+    # A7
     with connect(broker) as client:
         client.sendall(framed(header(18, 99)))
         size = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))[0]
@@ -150,6 +155,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(broker: Ser
 
 
 def test_senders_that_never_finish_and_readers_that_never_read_are_shown_out(broker: ServedBroker) -> None:
+    # A5
     before, sockets_before = _resident_bytes(broker.pid), _open_sockets(broker.pid)
     slow = [connect(broker) for _ in range(50)]
     for attacker in slow:
@@ -187,6 +193,7 @@ def test_senders_that_never_finish_and_readers_that_never_read_are_shown_out(bro
 
 @pytest.mark.usefixtures("unharmed")
 def test_short_requests_with_long_answers_that_nobody_reads(broker: ServedBroker) -> None:
+    # A5
     every_key = {"resources": [{"resource_type": 4, "resource_name": "1", "configuration_keys": None}]}
     with Wire(broker.bootstrap_servers) as wire:
         told = wire.ask(32, 1, every_key)
@@ -220,6 +227,7 @@ def _is_over(attacker: socket.socket) -> bool:
 )
 @pytest.mark.usefixtures("unharmed")
 def test_a_topics_name_is_no_path(broker: ServedBroker, name: str) -> None:
+    # A13
     before = sorted(path.name for path in broker.data.parent.iterdir())
     topic = {"name": name, "num_partitions": 1, "replication_factor": 1}
     with Wire(broker.bootstrap_servers) as wire:
@@ -233,6 +241,7 @@ def test_a_topics_name_is_no_path(broker: ServedBroker, name: str) -> None:
 @pytest.mark.parametrize("name", ["x-delete", "x-0-future", "y.00000000000000000000000000000001-delete", "z-stray"])
 @pytest.mark.usefixtures("unharmed")
 def test_a_name_like_one_of_kafkas_own_directories_is_a_name(broker: ServedBroker, name: str) -> None:
+    # A13
     with Wire(broker.bootstrap_servers) as wire:
         topic = {"name": name, "num_partitions": 1, "replication_factor": 1}
         assert wire.ask(19, 7, {"topics": [topic], "timeout": 9000})["topics"][0]["error_code"] == "none"
@@ -241,6 +250,7 @@ def test_a_name_like_one_of_kafkas_own_directories_is_a_name(broker: ServedBroke
 
 @pytest.mark.usefixtures("unharmed")
 def test_names_that_only_a_metric_could_confuse_collide(broker: ServedBroker) -> None:
+    # A13
     with Wire(broker.bootstrap_servers) as wire:
         for name, expected in (("c.d", "none"), ("c_d", "invalid_topic_exception")):
             topic = {"name": name, "num_partitions": 1, "replication_factor": 1}
@@ -250,6 +260,7 @@ def test_names_that_only_a_metric_could_confuse_collide(broker: ServedBroker) ->
 
 @pytest.mark.usefixtures("unharmed")
 def test_many_of_everything_costs_little(broker: ServedBroker) -> None:
+    # A14
     with Wire(broker.bootstrap_servers) as wire:
         topic = {"name": "huge", "num_partitions": 2**31 - 1, "replication_factor": 1}
         assert wire.ask(19, 7, {"topics": [topic], "timeout": 9000})["topics"][0]["error_code"] != "none"

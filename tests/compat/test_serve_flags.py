@@ -23,9 +23,7 @@ def properties(path: Path, settings: dict[str, str]) -> Path:
 
 
 def test_kafkas_own_file_starts_and_options_beat_it(tmp_path: Path) -> None:
-    file = properties(
-        tmp_path / "server.properties", {**STOCK_KRAFT, "num.partitions": "3", "advertised.listeners": ""}
-    )
+    file = properties(tmp_path / "server.properties", {**STOCK_KRAFT, "num.partitions": "3"})
     options = ["--config", str(file), "--log-format", "json", "--set", "num.partitions=4"]
     with ServedBroker(tmp_path, options=options) as broker, Wire(broker.bootstrap_servers) as wire:
         made = wire.ask(3, 12, {"topics": [{"name": "t"}], "allow_auto_topic_creation": True})

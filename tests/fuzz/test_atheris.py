@@ -54,6 +54,7 @@ def batches(corpus: Path) -> None:
 @pytest.mark.skipif(not HAS_WHEEL, reason="atheris is built for Linux on x86_64 and Pythons up to 3.13 only")
 @pytest.mark.parametrize("target", ["frames", "batches"])
 def test_nothing_but_declared_errors(target: str, tmp_path: Path, full_counts: bool) -> None:
+    # A2, A3, A4
     if importlib.util.find_spec("atheris") is None:
         assert not judges.ON_CI, "atheris is missing"
         pytest.skip("atheris is not installed")

@@ -59,8 +59,8 @@ def served_directory(
 
 @pytest.fixture(scope="session")
 def penstock_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The bootstrap servers of a Penstock that was empty when the run began."""
-    with ServedBroker(tmp_path_factory.mktemp("live-penstock")) as broker:
+    """The bootstrap servers of a Penstock that was empty when the run began. It keeps records of long ago, as some tests make."""
+    with ServedBroker(tmp_path_factory.mktemp("live-penstock"), log_retention_ms="-1") as broker:
         yield broker.bootstrap_servers
 
 
@@ -68,7 +68,7 @@ def penstock_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The same of an Apache Kafka."""
     judges.require("kafka-4.3")
-    with KafkaBroker("4.3", tmp_path_factory.mktemp("live-kafka")) as broker:
+    with KafkaBroker("4.3", tmp_path_factory.mktemp("live-kafka"), log_retention_ms=-1) as broker:
         yield broker.bootstrap_servers
 
 

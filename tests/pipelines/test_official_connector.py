@@ -194,6 +194,12 @@ def test_both_sinks_write_the_same_records(spark: SparkSession, server: str) -> 
     write(frame, server, topic=ours)
     assert len(contents(server, theirs)) == len(sent)
     assert contents(server, ours) == contents(server, theirs)
+    # A topic is copied as it was loaded: the source's own columns are passed over.
+    their_copy, our_copy = new_topic(server, partitions=3), new_topic(server, partitions=3)
+    loaded = load(spark, server, subscribe=ours, includeHeaders="true")
+    write(loaded, server, OFFICIAL, topic=their_copy)
+    write(loaded, server, topic=our_copy)
+    assert contents(server, our_copy) == contents(server, their_copy) == contents(server, ours)
 
 
 def test_the_official_stream_writes_to_penstock(spark: SparkSession, penstock_server: str, tmp_path: Path) -> None:

@@ -47,6 +47,11 @@ def test_names_are_read_in_any_case() -> None:
     assert common.partitions_min == 3
 
 
+@pytest.mark.parametrize("path", ["/a b/log", "/a b/log/", "file:/a b/log", "file:///a b/log/"])
+def test_a_path_may_be_written_as_spark_writes_it(path: str) -> None:
+    assert read_common({"subscribe": "t", "path": path}).path == "/a b/log"
+
+
 def test_what_to_read_is_named_in_three_ways() -> None:
     servers = {"kafka.bootstrap.servers": "a:1"}
     assert read_common({**servers, "subscribe": " a, b ,a"}).subscription.topics == ("a", "b")
@@ -97,6 +102,7 @@ def test_a_timestamp_beats_timestamps_and_those_beat_offsets() -> None:
         ({"columns": "value,colour"}, "'colour' is none of key, value, topic"),
         ({"columns": "value,VALUE"}, "one is named twice of key"),
         ({"mode": "pigeon"}, "mode='pigeon' must be one of"),
+        ({"path": "hdfs://logs"}, "path='hdfs://logs' is not on this machine"),
         ({"startingOffset": "earliest"}, "there is no option startingoffset: is startingOffsets meant?"),
     ],
 )  # fmt: skip

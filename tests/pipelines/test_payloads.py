@@ -281,3 +281,30 @@ def test_on_spark_good_rows_have_their_columns_and_bad_ones_their_offset(
     assert [(row["offset"], row["value"]) for row in letters] == [(20, b"junk"), (21, prefixed(2, b""))]
     assert letters[0]["reason"] == "the value does not begin with a zero byte and a schema's id"
     assert letters[1]["reason"].endswith("there is no such schema")
+
+
+RECORDS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
+
+
+@pytest.mark.parametrize("schema", ["id BIGINT, name STRING", "struct<id: bigint, name: string>"])
+def test_the_columns_of_json_are_written_in_both_of_sparks_ways(spark: SparkSession, schema: str) -> None:
+    values = [b'{"id": 1, "name": "a"}', b"no JSON", None]
+    frame = spark.createDataFrame([(None, value, "t", 0, n, None) for n, value in enumerate(values)], RECORDS)
+    good, bad = decode(frame, "json", schema=schema)
+    assert [(row["id"], row["name"], row["_offset"]) for row in good.collect()] == [(1, "a", 0)]
+    reasons = [(row["offset"], row["reason"]) for row in bad.orderBy("offset").collect()]
+    assert reasons == [(1, f"not JSON, or not like {schema}"), (2, "the record has no value")]
+
+
+@pytest.mark.parametrize(
+    ("schema", "sentence"),
+    [
+        ("", "json needs a schema: columns like 'id STRING, amount DOUBLE'"),
+        ("int", "json needs a schema: columns like"),
+        ("id INT, _Offset INT", "the value has a column _Offset, a name that is needed for the record itself"),
+        ("id INT, _corrupt_record STRING", "the value has a column _corrupt_record, a name"),
+    ],
+)
+def test_columns_that_cannot_be_are_refused_at_once(spark: SparkSession, schema: str, sentence: str) -> None:
+    with pytest.raises(PayloadError, match=sentence):
+        decode(spark.createDataFrame([], RECORDS), "json", schema=schema)

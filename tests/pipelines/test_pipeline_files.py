@@ -63,8 +63,11 @@ def test_what_init_writes_is_a_whole_pipeline_and_the_same_in_both_languages(tmp
         ({"transforms": {"orders": {"sql": "SELECT 1"}}}, "two views are called orders"),
         ({"sinks": {"s": {"from": "oders", "console": True}}}, r"sinks, s: there is no view oders \(there are .*orders"),
         ({"sinks": {"s": {"from": "orders"}}}, "sinks, s: one of topic, parquet, delta, iceberg, console says where"),
+        ({"sinks": {"s": {"from": "orders", "topic": "t", "servers": "b:1", "mode": "update"}}}, "sinks, s: mode is 'update'; it must be one of append, complete"),
+        ({"sinks": {"s": {"from": "orders", "parquet": "p", "mode": "complete"}}}, "sinks, s: mode is 'complete'; it must be one of append$"),
         ({"sinks": {"a b": SINK}}, "a sink's name 'a b' must be made of letters"),
         ({"trigger": ["x"]}, "trigger must be a text, not a list"),
+        ({"sources": {"orders_bad": SOURCE, "orders": SOURCE}}, "two views are called orders_bad: orders brings one of its own"),
         ({"restarts": "many"}, "restarts must be a whole number"),
         ({"sinks": []}, None),
     ],
@@ -74,7 +77,7 @@ def test_a_mistake_in_a_file_is_one_sentence_with_its_place(
 ) -> None:
     content = {"sources": {"orders": SOURCE}, "sinks": {"s": SINK}, **change}
     path = tmp_path / "p.yaml"
-    path.write_text(yaml.safe_dump(content))
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
     with pytest.raises(PipelineError, match=sentence or "there are no sinks") as caught:
         read_file(path)
     assert "\n" not in str(caught.value)
@@ -84,6 +87,7 @@ def test_a_mistake_in_a_file_is_one_sentence_with_its_place(
     ("name", "text", "sentence"),
     [
         ("p.yaml", "a: [", "p.yaml, line 1: no YAML: "),
+        ("p.yaml", "sinks: {a: {}}\nsources:\n  a: {}\n  b: [c: {}]\n  a: {}", "p.yaml, line 5: a is there twice"),
         ("p.yaml", "- a", "p.yaml must be a mapping of names to values, not a list"),
         ("p.py", "x = 1\ny = z", "p.py, line 2: NameError: name 'z' is not defined"),
         ("p.py", "x = (", "p.py, line 1: SyntaxError: "),
@@ -102,6 +106,24 @@ def test_a_file_that_cannot_be_read_says_why(
         assert main(["pipeline", command, str(path)]) == 1
         assert sentence in capsys.readouterr().err
     assert [one.name for one in tmp_path.iterdir()] == ([name] if name else [])
+
+
+def test_what_init_writes_is_in_order_whatever_the_file_is_called(tmp_path: Path) -> None:
+    for name, called in (("my orders (2).yaml", "my-orders-2-"), ("my.orders.py", "my-orders")):
+        write_template(tmp_path / name)
+        spec = read_file(tmp_path / name)
+        assert (spec.name, spec.storage) == (called, tmp_path / f"{called}.storage")
+
+
+def test_paths_are_relative_to_the_file_and_addresses_are_not(tmp_path: Path) -> None:
+    """Checkpoints too: a run that is started from elsewhere goes on with the same ones."""
+    content = {"sources": {"orders": SOURCE}, "sinks": {"s": {"from": "orders", "parquet": "table"}}}
+    spec = read_content({**content, "storage": "kept", "checkpoints": "positions"}, tmp_path / "p.yaml")
+    assert spec.checkpoints == f"{tmp_path}/positions"
+    assert (spec.storage, spec.sinks[0].target) == (tmp_path / "kept", f"{tmp_path}/table")
+    content["sinks"]["s"]["parquet"] = "s3a://lake/table"
+    spec = read_content({**content, "checkpoints": "dbfs:/positions"}, tmp_path / "p.yaml")
+    assert (spec.checkpoints, spec.sinks[0].target) == ("dbfs:/positions", "s3a://lake/table")
 
 
 def test_a_transform_takes_the_views_above_it_by_its_parameters(tmp_path: Path) -> None:

@@ -125,6 +125,13 @@ def test_unmet_expectations_add_up_and_reports_without_a_batch_count_nothing() -
     assert progress.rows == 20
 
 
+def test_the_rate_is_that_of_the_last_batch_that_read_rows() -> None:
+    progress = Progress(ManualClock())
+    progress.take(report(0, processedRowsPerSecond=400.0))
+    progress.take(report(1, numInputRows=0, processedRowsPerSecond=0.0))
+    assert (progress.batch, progress.rows, progress.rows_per_second) == (1, 10, 400.0)
+
+
 @pytest.mark.parametrize(
     ("text", "said", "lasting"),
     [

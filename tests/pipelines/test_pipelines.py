@@ -11,8 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from penstock.client.cluster import Cluster
+from penstock.client.errors import UnreachableError
 from pyspark_penstock.pipelines.check import check
 from pyspark_penstock.pipelines.flows import DONE, FAILED, FlowStatus
 from pyspark_penstock.pipelines.parse import read_content
@@ -49,7 +53,9 @@ def run(spark: SparkSession, content: dict[str, Any], folder: Path) -> dict[str,
     return {status.flow: status for status in one.go(lambda _statuses: None, lambda: False)}
 
 
-def test_check_finds_every_mistake_and_runs_nothing(spark: SparkSession, penstock_server: str, tmp_path: Path) -> None:
+def test_check_finds_every_mistake_and_runs_nothing(
+    spark: SparkSession, penstock_server: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     topic = new_topic(penstock_server)
     (tmp_path / "f.py").write_text("def wrong(orders):\n    return orders.nothing\n")
     content = pipeline(
@@ -76,7 +82,14 @@ def test_check_finds_every_mistake_and_runs_nothing(spark: SparkSession, penstoc
     content["sources"]["missing"] = {"topic": "nowhere-either"}
     content["sources"]["wrong"] = {"topic": topic, "options": {"maxTriggerDelay": "soon"}}
     content["trigger"] = "10 secnds"
+    loggers = [PySparkLogger.getLogger(name) for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger")]
+    for logger in loggers:
+        logger.addHandler(caplog.handler)
     _, mistakes = check(spark, read_content(content, tmp_path / "p.yaml"))
+    for logger in loggers:
+        logger.removeHandler(caplog.handler)
+        assert not logger.disabled
+    assert caplog.records == [], "sentences only"
     found = {mistake.place: mistake.reason for mistake in mistakes}
     expected = {
         "trigger": "10 secnds",
@@ -98,6 +111,23 @@ def test_check_finds_every_mistake_and_runs_nothing(spark: SparkSession, penstoc
         assert re.search(reason, found[place]), f"{place}: {found[place]}"
         assert "\n" not in found[place]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["f.py"]
+
+
+def test_a_cluster_that_cannot_be_reached_is_waited_for_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def refuse(_cluster: object, names: object = None) -> None:
+        asked.append(names)
+        raise UnreachableError("broker h:1 cannot be reached")
+
+    monkeypatch.setattr(Cluster, "metadata", refuse)
+    sinks = {"a": {"from": "orders", "topic": "a"}, "b": {"from": "orders", "topic": "b"}}
+    _, mistakes = check(spark, read_content(pipeline("h:1", "t", sinks=sinks), tmp_path / "p.yaml"))
+    places = ["sources, orders", "sinks, a", "sinks, b"]
+    assert [str(mistake) for mistake in mistakes] == [f"{place}: broker h:1 cannot be reached" for place in places]
+    assert len(asked) == 1
 
 
 def test_a_run_writes_every_row_once_and_the_next_goes_on_where_it_stopped(

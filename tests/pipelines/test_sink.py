@@ -73,7 +73,9 @@ def test_text_is_written_as_it_is_and_the_option_topic_wins(spark: SparkSession,
 
 
 def batch(**columns: Any) -> pa.RecordBatch:
+    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
     types = {"key": pa.binary(), "value": pa.binary(), "topic": pa.string(), "partition": pa.int32()}
+    types["headers"] = pa.list_(header)
     return pa.RecordBatch.from_pydict(columns, pa.schema([(name, types[name]) for name in columns]))
 
 
@@ -104,10 +106,46 @@ def test_a_bad_row_fails_the_task_with_its_place_and_writes_nothing_under_exactl
     assert committed(penstock_server, topic) == []
 
 
-def test_a_row_that_names_no_topic_has_its_place(penstock_server: str) -> None:
-    task = writer(penstock_server, "value binary, topic string")
-    with pytest.raises(BadRowError, match="task 0: row 1 names no topic"):
-        task.write(iter([batch(value=[b"a", b"b"], topic=["t", None])]))
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+@pytest.mark.parametrize(
+    ("named", "sentence"),
+    [
+        (None, "task 0: row 3 names no topic"),
+        ("nowhere", "task 0: row 3 names the topic 'nowhere': the cluster at .* has no topic nowhere"),
+        ("no topic's name", "task 0: row 3 names the topic .*: INVALID_TOPIC_EXCEPTION"),
+    ],
+)
+def test_a_row_whose_topic_cannot_be_written_has_its_place(
+    penstock_server: str, named: str | None, sentence: str, delivery: str
+) -> None:
+    topic = new_topic(penstock_server)
+    task = writer(penstock_server, "value binary, topic string", delivery=delivery)
+    rows = [batch(value=[b"a"] * 2, topic=[topic] * 2), batch(value=[b"b"] * 2, topic=[topic, named])]
+    with pytest.raises(BadRowError, match=sentence):
+        task.write(iter(rows))
+    if delivery == "exactly_once":
+        assert committed(penstock_server, topic) == []
+
+
+def test_a_row_whose_header_has_no_name_has_its_place(penstock_server: str) -> None:
+    topic = new_topic(penstock_server, partitions=2)
+    task = writer(penstock_server, "key binary, value binary", topic=topic)
+    named, nameless = [("h", b"1"), ("i", None)], [("h", b"1"), (None, b"2")]
+    rows = batch(key=[b"a", b"b", b"c", b"d"], value=[b"1"] * 4, headers=[named, None, nameless, []])
+    with pytest.raises(BadRowError, match="task 0: row 6 has a header without a name"):
+        task.write(iter([batch(key=[b"a"] * 4, value=[b"1"] * 4), rows]))
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_a_row_without_a_key_that_a_compacted_topic_refuses_has_its_place(server: str, delivery: str) -> None:
+    topic = new_topic(server)
+    with Cluster(client_config({"bootstrap.servers": server})) as cluster:
+        alter_configs(cluster, ResourceKind.TOPIC, topic, {"cleanup.policy": "compact"})
+    task = writer(server, "key binary, value binary", topic=topic, delivery=delivery)
+    with pytest.raises(BadRowError, match=r"task 0: the broker refuses row 2, of .* INVALID_RECORD"):
+        task.write(iter([batch(key=[b"a", b"b", None, b"d"], value=[b"1"] * 4)]))
+    if delivery == "exactly_once":
+        assert committed(server, topic) == []
 
 
 def test_large_columns_become_batches_that_a_broker_takes(penstock_server: str) -> None:
@@ -277,6 +315,11 @@ def test_what_does_not_fit_is_refused(schema: str, options: dict[str, str], sent
         read_sink_options({"kafka.bootstrap.servers": "h:1", **options}, schema_of(schema))
 
 
+def test_the_sources_own_columns_are_passed_over() -> None:
+    schema = "value binary, offset int, timestamp int, timestampType int, partition int"
+    read_sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t"}, schema_of(schema))
+
+
 def test_overwriting_is_refused(spark: SparkSession, penstock_server: str) -> None:
     frame = spark.createDataFrame([("a",)], "value string")
     with pytest.raises(PySparkException, match="a topic cannot be overwritten"):
@@ -286,6 +329,22 @@ def test_overwriting_is_refused(spark: SparkSession, penstock_server: str) -> No
 
 
 # ---- streams
+
+
+def test_a_whole_result_is_written_where_the_output_mode_is_complete(
+    spark: SparkSession, penstock_server: str, tmp_path: Path
+) -> None:
+    source, target = new_topic(penstock_server), new_topic(penstock_server)
+    send(penstock_server, source, [b"a", b"b", b"a"])
+    servers = {"kafka.bootstrap.servers": penstock_server}
+    reader = spark.readStream.format("penstock").options(**servers)
+    read = reader.options(subscribe=source, startingOffsets="earliest").load()
+    counts = read.groupBy("value").count().selectExpr("value AS key", "CAST(count AS STRING) AS value")
+    writer = counts.writeStream.format("penstock").outputMode("complete").options(**servers)
+    writer = writer.options(topic=target, delivery="exactly_once", checkpointLocation=str(tmp_path / "checkpoint"))
+    assert writer.trigger(availableNow=True).start().awaitTermination(120)
+    found = [(row.key, row.value) for row in committed(penstock_server, target)]
+    assert sorted(found) == [(b"a", b"2"), (b"b", b"1")]
 
 
 @pytest.mark.parametrize("dies", ["task", "driver"])

@@ -53,6 +53,7 @@ def run(seed: int) -> SimCluster:
 
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_a_cluster_holds_what_it_must(group: int, full_counts: bool) -> None:
+    # KAFKA-1211, 6361, 7128, 15221, 15583
     seeds = SEEDS_A_GROUP * (100 if full_counts else 1)
     for seed in range(group * seeds, (group + 1) * seeds):
         cluster = run(seed)
@@ -224,6 +225,7 @@ BREAKAGES = [
 def test_what_is_known_to_be_wrong_is_caught(
     breakage: Callable[[pytest.MonkeyPatch], None], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # KAFKA-1211, 6361, 15583
     breakage(monkeypatch)
     for tried in (seed, *range(100)):
         try:

@@ -15,7 +15,7 @@ import shutil
 import socket
 import struct
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -40,6 +40,16 @@ STOCK_JVM = (
     "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent",
 )
+# The rest of what Kafka is by its own `server.properties` and defaults, where the tests' brokers are smaller.
+STOCK_PROPERTIES: Mapping[str, str | int] = {
+    "num_network_threads": 3,
+    "num_io_threads": 8,
+    "socket_send_buffer_bytes": 100 * 1024,
+    "socket_receive_buffer_bytes": 100 * 1024,
+    "log_cleaner_dedupe_buffer_size": 128 * 1024 * 1024,
+    "offsets_topic_num_partitions": 50,
+    "transaction_state_log_num_partitions": 50,
+}
 
 _PARTITION = re.compile(r"^(.+)-(\d+)$")
 _SMALL = {

@@ -7,7 +7,7 @@ from typing import Protocol
 from penstock.base.clock import SystemClock
 from penstock.base.files import SystemFiles
 from penstock.metadata.embedded import EmbeddedStore
-from penstock.metadata.store import Answered, Committed, Event, Read, Refused, Transaction
+from penstock.metadata.store import Answered, Committed, Event, Read, ReadKind, Refused, Stat, Transaction
 from penstock.metadata.zookeeper import ZooKeeperStore
 
 ANSWER_SECONDS_MAX = 60
@@ -57,3 +57,10 @@ class AskedZooKeeper:
 
     def close(self) -> None:
         self.store.close()
+
+
+def owner(store: AskedStore, path: str) -> int | None:
+    """The session that a node belongs to, 0 where it outlives them; None where there is no node."""
+    event = store.ask(Read(kind=ReadKind.EXISTS, path=path))[-1]
+    assert isinstance(event, Answered)
+    return event.result.ephemeral_owner if isinstance(event.result, Stat) else None

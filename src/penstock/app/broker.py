@@ -55,6 +55,7 @@ from penstock.replication.partitions import Partitions
 from penstock.server.dispatch import Dispatch, Dispatcher
 from penstock.server.listener import Address, Server
 from penstock.server.metrics_page import MetricsPage
+from penstock.server.turn import Turn
 from penstock.storage.config import LogConfig, log_config
 from penstock.storage.directory_state import DirectoryState
 from penstock.storage.log_directories import LogDirectories
@@ -137,12 +138,15 @@ class Broker:
         else:
             services, failures = self._make_clustered(self._cluster, holdings, waits)
         dispatcher = Dispatcher(make_registry(cluster=self._cluster is not None), services, self._loop.run_in_thread)
+        dispatch = self._intercept(dispatcher.dispatch)
+        is_intercepted = dispatch != dispatcher.dispatch
         self._server = Server(
-            self._intercept(dispatcher.dispatch),
+            dispatch,
             frame_bytes_max=self.config["socket.request.max.bytes"],
             connections_max=self.config["max.connections"],
             backlog=self.config["socket.listen.backlog.size"],
             run_in_thread=self._loop.run_in_thread,
+            turn=None if is_intercepted else Turn(dispatcher),
         )
         self.endpoints = tuple([await self._server.bind(address) for address in self.config.listeners])
         if self._cluster is None:

@@ -24,14 +24,25 @@ def _nullable(key: ConfigKey[Any]) -> ConfigKey[Any]:
     return replace(key, default=None)
 
 
+_SERVER = r"\s*(\[[0-9a-fA-F:.]+\]|[^\s,/:\[\]]+)(:\d{1,5})?\s*"
+_ENSEMBLE = re.compile(rf"({_SERVER}(,{_SERVER})*(/(?!\.\.?(/|$))[^/]+)*/?)?")
+
+
+def _check_ensemble(value: str) -> str | None:
+    return None if _ENSEMBLE.fullmatch(value) else "must be host:port,host:port,... and perhaps a path behind the last"
+
+
 OWN_KEYS: Mapping[str, ConfigKey[Any]] = table(
     integer("node.id", 1, "This broker's number.", low=0, dynamic=False, synonyms=("broker.id",)),
     integer("broker.id", -1, "This broker's number, where `node.id` is not set.", low=-1, dynamic=False),
-    text(
-        "zookeeper.connect",
-        "",
-        "ZooKeeper servers, host:port,...; a broker without is a cluster of its own.",
-        dynamic=False,
+    replace(
+        text(
+            "zookeeper.connect",
+            "",
+            "ZooKeeper servers, host:port,... and perhaps a path behind the last; a broker without is a cluster of its own.",
+            dynamic=False,
+        ),
+        check=_check_ensemble,
     ),
     integer(
         "zookeeper.session.timeout.ms",
@@ -130,6 +141,9 @@ def merge(file_content: str | None, data: str | None, listen: str | None, assign
         settings.pop("log.dir", None)
         settings["log.dirs"] = data
     if listen is not None:
+        settings.pop(
+            "advertised.listeners", None
+        )  # the file's are of the file's listeners: clients would be sent elsewhere
         settings["listeners"] = listen if "://" in listen else f"PLAINTEXT://{listen}"
     for assignment in assignments:
         key, separator, value = assignment.partition("=")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -54,6 +55,13 @@ def _parse_int(bits: int) -> Callable[[str], int]:
     return parse
 
 
+def _parse_number(text: str) -> float:
+    value = float(text)
+    if math.isnan(value) or "_" in text:  # no bound would refuse what is neither smaller nor larger
+        raise ValueError(text)
+    return value
+
+
 def _between(low: float | None, high: float | None) -> tuple[Callable[[Any], str | None], str]:
     def check(value: float) -> str | None:
         if low is not None and value < low:
@@ -97,7 +105,7 @@ def number(
     check, valid = _between(low, high)
     return ConfigKey(
         name=name,
-        parse=float,
+        parse=_parse_number,
         type_name="double",
         default=default,
         doc=doc,

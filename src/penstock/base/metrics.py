@@ -49,10 +49,10 @@ class Histogram:
         self.counts = [0] * (_BUCKETS + 1)
         self.sum_us = 0
 
-    def add(self, duration_us: int) -> None:
+    def add(self, duration_us: int, count: int = 1) -> None:
         bucket = duration_us.bit_length()
-        self.counts[bucket if bucket < _BUCKETS else _BUCKETS] += 1
-        self.sum_us += duration_us
+        self.counts[bucket if bucket < _BUCKETS else _BUCKETS] += count
+        self.sum_us += duration_us * count
 
     def __add__(self, other: Histogram) -> Histogram:
         both = Histogram()

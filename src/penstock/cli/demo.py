@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from pyspark_penstock.demo import Findings
     from pyspark_penstock.pipelines.flows import FlowStatus
 
-READY_SECONDS = 60
 STOP_SECONDS = 30
 SAMPLE_SECONDS = 0.25
 LINE_SECONDS = 3.0
@@ -70,7 +70,7 @@ def _invitation(servers: str, directory: str) -> str:
         f"  penstock consume {TOTALS} --committed -b {servers}\n"
         f"  penstock consume {BAD} --json -b {servers}\n"
         f"  penstock topics describe {ORDERS} -b {servers}\n"
-        f"  penstock log dump --live {directory}/log/{ORDERS}-0"
+        f"  penstock log dump --live {shlex.quote(f'{directory}/log/{ORDERS}-0')}"
     )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from penstock.app.config import BrokerConfig
 from penstock.app.zookeeper_server import ZooKeeperServer, free_port
 from penstock.base.errors import PenstockError
 from penstock.cli.cluster import open_cluster
@@ -29,7 +30,7 @@ try:
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # Linux: however the parent ends, its children are told to stop
 except (AttributeError, OSError):
     pass
-from penstock.cli.main import main
+from penstock.cli.entry import main
 sys.exit(main())
 """
 
@@ -83,6 +84,8 @@ class _Child:
 
 def run_up(data: Path, brokers: int, listen: str, settings: Mapping[str, str]) -> int:
     host, first_port = _parse_listen(listen)
+    for complaint in BrokerConfig(settings).complaints:
+        print(f"penstock: --set: {complaint}", file=sys.stderr, flush=True)
     data = data.absolute()
     if _is_running(data):
         raise LocalClusterError(f"a cluster runs in {data} already")

@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from penstock.base.errors import PenstockError
 from penstock.base.open_files import raise_open_files_limit
@@ -35,7 +35,11 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--data", metavar="DIR", help="directory for the logs (log.dirs)")
-    parser.add_argument("--listen", metavar="HOST:PORT", help="where to listen; port 0 takes a free one")
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        help="where to listen, and what clients are told unless advertised.listeners is --set; port 0 takes a free one",
+    )
     parser.add_argument("--config", metavar="FILE", type=Path, help="a server.properties file, as Kafka's")
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="beats every other source; may be repeated"
@@ -165,14 +169,22 @@ class _JsonFormatter(logging.Formatter):
         return json.dumps(entry)
 
 
-class _TextFormatter(logging.Formatter):
-    """One record, one line: what a client sent cannot begin a line of its own."""
+_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+_ESCAPED |= {ord("\n"): "\\n", ord("\r"): "\\r", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
-    def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
-        if record.exc_info:
-            return text
-        return text.replace("\r", "\\r").replace("\n", "\\n")
+
+class _TextFormatter(logging.Formatter):
+    """One record, one line: what a client sent can neither begin a line of its own nor speak to a terminal.
+
+    The lines of a trace are set in, for the same reason.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return super().formatMessage(record).translate(_ESCAPED)
+
+    def formatException(self, ei: Any) -> str:
+        lines = super().formatException(ei).split("\n")
+        return "\n".join(f"  {line.translate(_ESCAPED)}" for line in lines)
 
 
 def _set_up_logging(log_format: str, log_level: str) -> None:

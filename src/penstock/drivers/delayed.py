@@ -35,7 +35,7 @@ class Delayed(Generic[K]):
         """Something under this key changed: check it soon."""
         if self.purgatory.is_watched(key):
             if not self._changed:
-                self._loop.call_soon(self._check)
+                self._loop.call_soon(self.check)
             self._changed[key] = None
 
     def listen(self, key: K, listener: Callable[[K], object]) -> None:
@@ -52,7 +52,8 @@ class Delayed(Generic[K]):
     def drop(self, operation: Operation[K]) -> None:
         self.purgatory.drop(operation)
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Checks what changed, for one who knows that nobody holds anything; otherwise it is done in the next turn."""
         changed, self._changed = self._changed, {}
         for key in changed:
             self.purgatory.check(key)

@@ -64,6 +64,10 @@ class Moves:
         if self._running.get(move.partition) is not move or self._directories.get(move.partition) is not move.source:
             self._give_up(move)  # deleted meanwhile, or sent elsewhere
             return
+        if move.is_void:
+            self._give_up(move)
+            self.start(move.partition, move.target)
+            return
         if outcome is not None:
             logger.error("%s could not be moved to %s: %s", move.partition, move.target.path, outcome)
             if isinstance(outcome, OSError):

@@ -108,7 +108,10 @@ def answer_of(
         Found(
             one.high_watermark,
             one.log_start_offset,
-            one.error_code != 0 or outcome.bytes_read > 0 or one.diverging_epoch is not None,
+            one.error_code != 0
+            or outcome.bytes_read > 0
+            or one.diverging_epoch is not None
+            or one.preferred_read_replica >= 0,
             outcome.bytes_read > 0,
             _is_done(source, outcome),
         )

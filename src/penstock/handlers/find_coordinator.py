@@ -39,25 +39,35 @@ def handle_find_coordinator(request: Any, context: Context) -> Any:
     key_type = getattr(request, "key_type", GROUP)
     keys: Sequence[str] = request.coordinator_keys if context.version >= 4 else (request.key,)
     if key_type not in (GROUP, TRANSACTION):
-        refusal = InvalidRequestError(f"coordinators of type {key_type} are not known")
-        return _answer([_Found(key, refusal) for key in keys], context)
+        unknown = InvalidRequestError(f"coordinators of type {key_type} are not known")
+        return _answer([_Found(key, unknown) for key in keys], context)
+    refused = {key: refusal for key in keys if (refusal := _refusal(key, key_type, context)) is not None}
+    if len(refused) == len(set(keys)):  # nobody makes a topic by asking for what is not theirs
+        return _answer([_Found(key, refused[key]) for key in keys], context)
     driver = context.services.groups if key_type == GROUP else context.services.transactions
     pending: Pending[Any] = Pending()
 
     def there(error: PenstockError | None) -> None:
-        pending.resolve(_answer([_find(key, key_type, error, context) for key in keys], context))
+        pending.resolve(_answer([_find(key, key_type, refused.get(key, error), context) for key in keys], context))
 
     driver.with_topic(there)
     return pending
 
 
-def _find(key: str, key_type: int, error: PenstockError | None, context: Context) -> _Found:
-    services, image = context.services, context.services.image
+def _refusal(key: str, key_type: int, context: Context) -> PenstockError | None:
     try:
         if key_type == GROUP:
             check_group(context, Action.DESCRIBE, key)
         else:
             check_transactional_id(context, Action.DESCRIBE, key)
+    except PenstockError as refusal:
+        return refusal
+    return None
+
+
+def _find(key: str, key_type: int, error: PenstockError | None, context: Context) -> _Found:
+    services, image = context.services, context.services.image
+    try:
         if error is not None:
             raise error
         if key_type == GROUP:

@@ -8,7 +8,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from penstock.base.errors import PenstockError
+from penstock.base.errors import MessageTooLargeError, PenstockError, RecordListTooLargeError
 from penstock.controller.errors import UnknownTopicIdError
 from penstock.handlers.api import Context
 from penstock.handlers.authoriser import Action, Resource
@@ -23,6 +23,13 @@ def milliseconds(duration: timedelta) -> int:
 
 def code(error: PenstockError | None) -> ErrorCode:
     return ErrorCode.none if error is None else code_of(error)
+
+
+def code_of_write(error: PenstockError | None) -> ErrorCode:
+    """The same for a group's own record: of one that is too large a member is told, as in Kafka, that something went wrong."""
+    if isinstance(error, MessageTooLargeError | RecordListTooLargeError):
+        return ErrorCode.unknown_server_error
+    return code(error)
 
 
 def check_group(context: Context, action: Action, group_id: str) -> None:

@@ -17,7 +17,7 @@ from penstock.base.errors import PenstockError
 from penstock.coordinator.groups.messages import Join, Joined
 from penstock.handlers.api import Context, Pending
 from penstock.handlers.authoriser import Action
-from penstock.handlers.groups import check_group, code, milliseconds
+from penstock.handlers.groups import check_group, code_of_write, milliseconds
 
 MEMBER_ID_FIRST_FROM, SKIP_ASSIGNMENT_FROM, NULL_PROTOCOL_FROM = 4, 9, 7
 
@@ -53,7 +53,7 @@ def _answer(joined: Joined, context: Context) -> Any:
     protocol = joined.protocol
     return response.make(
         throttle_time=timedelta(),
-        error_code=code(joined.error),
+        error_code=code_of_write(joined.error),
         generation_id=joined.generation,
         protocol_type=joined.protocol_type,
         protocol_name="" if protocol is None and context.version < NULL_PROTOCOL_FROM else protocol,

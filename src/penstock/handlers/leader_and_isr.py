@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from penstock.controller.peer_requests import PeerAnswer
 from penstock.handlers.api import Context
-from penstock.handlers.brokers import answer_later, carry_out
+from penstock.handlers.controller_requests import answer_later, carry_out
 from penstock.handlers.error_map import code_of
 from penstock.peers.messages import read_leader_and_isr
 

@@ -27,16 +27,14 @@ from penstock.base.errors import (
 from penstock.base.files import ReadableBuffer
 from penstock.base.ids import InvalidTopicError
 from penstock.controller.errors import UnknownTopicIdError
-from penstock.handlers.api import NO_ANSWER, CloseConnectionError, Context, Framed, Peer, Pending, Services, _NoAnswer
+from penstock.handlers.api import NO_ANSWER, CloseConnectionError, Context, Pending, Services, _NoAnswer
 from penstock.handlers.authoriser import Action, Resource
 from penstock.handlers.error_map import code_of
 from penstock.handlers.errors import TopicAuthorisationError
 from penstock.handlers.missing import why_missing
 from penstock.handlers.verification import verify_appends
 from penstock.metadata.image import INTERNAL_TOPICS
-from penstock.protocol.primitives import INT32
 from penstock.protocol.produce import (
-    FLEXIBLE_FROM,
     TOPIC_ID_FROM,
     ProduceAnswer,
     ProducedPartition,
@@ -46,10 +44,9 @@ from penstock.protocol.produce import (
     ProduceTopic,
     RecordError,
 )
-from penstock.protocol.short_kernels import short_answer, short_request
 from penstock.records.batch import TRANSACTIONAL_BIT
 from penstock.replication.append import AppendOutcome, AppendTo, append_partitions
-from penstock.replication.partition import ACKS_ALL, Appended, Partition
+from penstock.replication.partition import ACKS_ALL
 from penstock.replication.traffic import Traffic
 from penstock.replication.wait_for_acks import AwaitedAppend, WaitForAcks
 
@@ -70,72 +67,6 @@ def handle_produce(request: ProduceRequest, context: Context) -> Any:
     if in_transaction:
         return _append_verified(request, wanted, context)
     return _append(request, wanted, context)
-
-
-def produce_short(
-    frame: bytes, position: int, version: int, correlation_id: int, services: Services, peer: Peer
-) -> bytes | Pending[Any] | None:
-    """The answer to a request that needs no more than one append; None, with nothing done, where it needs more or fails.
-
-    Where followers must have it first the answer is made now, and waits: those bytes, or what says why not.
-    """
-    asked = short_request(frame, position, version)
-    if asked is None:
-        return None
-    topic, number, acks, topic_start, topic_end, start, end = asked
-    name = services.image.names_by_id.get(topic) if isinstance(topic, bytes) else topic
-    if name is None or acks not in (-1, 1) or name in INTERNAL_TOPICS:
-        return None
-    partition = services.partitions.find(name, number)
-    if partition is None:
-        return None
-    if services.heavy_appends.is_busy or not services.authoriser.allows(
-        peer.principal, Action.WRITE, Resource.TOPIC, name
-    ):
-        return None
-    try:
-        base_offset = partition.append_short(frame, start, end, acks)
-    except PenstockError:
-        return None
-    if base_offset < 0:
-        return None
-    log = partition.log
-    end_offset = log.end_offset
-    traffic = partition.traffic
-    traffic.produce_requests += 1
-    traffic.bytes_in += end - start
-    traffic.messages_in += end_offset - base_offset
-    services.fetch_waits.changed(partition.topic_partition)
-    said = short_answer(
-        frame, topic_start, topic_end, version, correlation_id, number, base_offset, log.log_start_offset
-    )
-    if acks == ACKS_ALL and log.high_watermark < end_offset:
-        (timeout_ms,) = INT32.unpack_from(frame, position + (3 if version >= FLEXIBLE_FROM else 4))
-        return _said_later(said, partition, base_offset, end_offset, timeout_ms, services)
-    services.produce_waits.changed(partition.topic_partition)
-    return said
-
-
-def _said_later(
-    said: bytes, partition: Partition, base_offset: int, end_offset: int, timeout_ms: int, services: Services
-) -> Pending[Any]:
-    waits = services.produce_waits
-    pending: Pending[Any] = Pending(lambda: waits.drop(operation))
-
-    def answer(ended: WaitForAcks) -> None:
-        if not ended.errors and not ended.timed_out:
-            pending.resolve(Framed(said))
-            return
-        key, topic_id = partition.topic_partition, partition.topic_id
-        asked = ProduceTopic(key.topic, topic_id, [ProducePartition(key.partition, None)])
-        appended = Appended(base_offset, end_offset, -1, partition.log.log_start_offset, False, False)
-        failed = {0: ended.errors[key]} if ended.errors else {}
-        late = frozenset({0}) if ended.timed_out else frozenset()
-        pending.resolve(_answer([asked], [AppendOutcome(appended, None)], failed, late))
-
-    operation = WaitForAcks([AwaitedAppend(partition, partition.leader_epoch, end_offset, ACKS_ALL)], answer)
-    waits.finish_or_wait(operation, operation.keys, timeout_ms)
-    return pending
 
 
 def _has_transactional(topics: list[ProduceTopic]) -> bool:

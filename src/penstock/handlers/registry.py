@@ -37,7 +37,8 @@ from penstock.handlers.offset_commit import handle_offset_commit
 from penstock.handlers.offset_delete import handle_offset_delete
 from penstock.handlers.offset_fetch import handle_offset_fetch
 from penstock.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
-from penstock.handlers.produce import handle_produce, produce_short
+from penstock.handlers.produce import handle_produce
+from penstock.handlers.produce_short import produce_short
 from penstock.handlers.reassignments import handle_alter_partition_reassignments, handle_list_partition_reassignments
 from penstock.handlers.sasl import handle_sasl_authenticate, handle_sasl_handshake
 from penstock.handlers.sync_group import handle_sync_group

@@ -16,7 +16,7 @@ from penstock.coordinator.groups.errors import InconsistentGroupProtocolError
 from penstock.coordinator.groups.messages import Sync, Synced
 from penstock.handlers.api import Context, Pending
 from penstock.handlers.authoriser import Action
-from penstock.handlers.groups import check_group, code
+from penstock.handlers.groups import check_group, code_of_write
 
 PROTOCOL_FROM = 5
 
@@ -47,7 +47,7 @@ def handle_sync_group(request: Any, context: Context) -> Any:
 def _answer(synced: Synced, context: Context) -> Any:
     return context.response.make(
         throttle_time=timedelta(),
-        error_code=code(synced.error),
+        error_code=code_of_write(synced.error),
         protocol_type=synced.protocol_type,
         protocol_name=synced.protocol,
         assignment=synced.assignment,

@@ -106,7 +106,7 @@ _ERRORS: dict[type[KazooException], type[StoreError]] = {
 
 
 class NoZooKeeperError(PenstockError):
-    """No server of the ensemble answered in time."""
+    """No server of the ensemble answered in time, or let its path be made."""
 
 
 class _Immediate:
@@ -153,6 +153,9 @@ class ZooKeeperStore:
     """A Store. `wake` is called in kazoo's thread when events wait for `take_events`."""
 
     def __init__(self, connect: str, *, session_timeout_ms: int, clock: Clock, wake: Callable[[], object]) -> None:
+        """`connect` is host:port,... and perhaps a path below which everything lies, as Kafka has it."""
+        hosts, slash, place = connect.partition("/")
+        self._place = f"{slash}{place}".rstrip("/")
         self._wake = wake
         self._clock = clock
         self._silent_after_ms = session_timeout_ms // 2
@@ -164,7 +167,7 @@ class ZooKeeperStore:
             max_tries=-1, delay=0.05, backoff=2, max_jitter=0.2, max_delay=_RECONNECT_SECONDS_MAX, ignore_expire=False
         )
         self._client = KazooClient(
-            hosts=connect,
+            hosts=hosts,
             timeout=session_timeout_ms / 1000,
             handler=self._handler,
             connection_retry=retry,
@@ -181,6 +184,12 @@ class ZooKeeperStore:
         except self._handler.timeout_exception:
             hosts = ",".join(f"{host}:{port}" for host, port in self._client.hosts)
             raise NoZooKeeperError(f"no ZooKeeper answers at {hosts} within {timeout_ms} ms") from None
+        if self._place:
+            try:
+                self._client.ensure_path(self._place)
+            except KazooException as error:
+                raise NoZooKeeperError(f"ZooKeeper does not make the path {self._place}: {error!r}") from None
+            self._client.chroot = self._place
 
     @property
     def session_id(self) -> int:

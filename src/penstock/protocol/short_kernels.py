@@ -1,7 +1,8 @@
 """A Produce request of one batch for one partition, read and answered without an object for each of its parts.
 
-What is anything else (several partitions, a transactional id, tagged fields, a null, what ends too early) is left to
-`protocol.produce`, which finds out what it is. The answer's bytes are those that `protocol.produce` gives: the tests compare.
+What is anything else (another API or version, several partitions, a transactional id, tagged fields, a null, what ends too
+early) is left to `protocol.headers` and `protocol.produce`, which find out what it is. The answer's bytes are those that
+`protocol.produce` gives: the tests compare.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ if cython.compiled:
 NAME_BYTES_MAX = cython.declare(cython.Py_ssize_t, 126)
 """A compact string's length then is one byte. Longer names go the long way."""
 BATCH_BYTES_MIN = cython.declare(cython.Py_ssize_t, 62)
+LOW = cython.declare(cython.int, 3)
+HIGH = cython.declare(cython.int, 13)
 
 
 @cython.cfunc
@@ -36,35 +39,66 @@ def _int32(data: cython.pointer[cython.const[cython.uchar]], at: cython.Py_ssize
 @cython.cfunc
 def _found(
     frame: bytes,
-    is_id: cython.bint,
-    topic_start: cython.Py_ssize_t,
+    version: cython.int,
     name_start: cython.Py_ssize_t,
+    topic_start: cython.Py_ssize_t,
     topic_end: cython.Py_ssize_t,
     partition: cython.longlong,
     acks: cython.int,
     start: cython.Py_ssize_t,
     end: cython.Py_ssize_t,
 ) -> object:
+    data: cython.pointer[cython.const[cython.uchar]] = frame
     topic: object = frame[name_start:topic_end]
-    if not is_id:
+    if version < 13:
         try:
             topic = topic.decode()
         except UnicodeDecodeError:
             return None
-    return topic, partition, acks, topic_start, topic_end, start, end
+    return topic, partition, acks, start, end, version, _int32(data, 4), topic_start, topic_end
 
 
-def short_request(frame: bytes, at: cython.Py_ssize_t, version: cython.int) -> object:
-    """(topic's name, or its id from version 13 on, partition, acks, where the topic stands, where its batch stands) or None."""
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _body_start(
+    data: cython.pointer[cython.const[cython.uchar]], size: cython.Py_ssize_t, version: cython.int
+) -> cython.Py_ssize_t:
+    """Where the body begins, 0 where the header is not plain: a client id in ASCII, no tagged fields."""
+    length: cython.int = _int16(data, 8)
+    at: cython.Py_ssize_t = 10
+    end: cython.Py_ssize_t = 10 + (0 if length == -1 else length)
+    if length < -1 or end >= size:
+        return 0
+    while at < end:
+        if data[at] > 0x7F:
+            return 0
+        at += 1
+    if version < 9:
+        return at
+    return at + 1 if data[at] == 0 else 0
+
+
+def short_request(frame: bytes) -> object:
+    """(topic's name, or its id from version 13 on, partition, acks, where its batch begins and ends, and for the answer:
+    version, correlation id, where the topic begins and ends), or None."""
     size: cython.Py_ssize_t = len(frame)
     data: cython.pointer[cython.const[cython.uchar]] = frame
+    at: cython.Py_ssize_t
+    version: cython.int
     length: cython.longlong
     acks: cython.int
     partition: cython.longlong
     topic_start: cython.Py_ssize_t
     topic_end: cython.Py_ssize_t
     shift: cython.int = 0
-    if size - at < 24:
+    if size < 10 or data[0] != 0 or data[1] != 0:
+        return None
+    version = _int16(data, 2)
+    if version < LOW or version > HIGH:
+        return None
+    at = _body_start(data, size, version)
+    if at == 0 or size - at < 24:
         return None
     if version < 9:
         if data[at] != 0xFF or _int32(data, at + 8) != 1:
@@ -80,7 +114,7 @@ def short_request(frame: bytes, at: cython.Py_ssize_t, version: cython.int) -> o
         at = topic_end + 12
         if length < BATCH_BYTES_MIN or at + length != size:
             return None
-        return _found(frame, False, topic_start, topic_start + 2, topic_end, partition, acks, at, size)
+        return _found(frame, version, topic_start + 2, topic_start, topic_end, partition, acks, at, size)
     if data[at] != 0 or data[at + 7] != 2:
         return None
     acks = _int16(data, at + 1)
@@ -105,17 +139,8 @@ def short_request(frame: bytes, at: cython.Py_ssize_t, version: cython.int) -> o
     # Behind the batch stand the tagged fields of the partition, the topic and the request: none of each.
     if length < BATCH_BYTES_MIN or at + length + 3 != size or data[size - 3] | data[size - 2] | data[size - 1] != 0:
         return None
-    return _found(
-        frame,
-        version >= 13,
-        topic_start,
-        topic_start + (version < 13),
-        topic_end,
-        partition,
-        acks,
-        at,
-        size - 3,
-    )
+    name_start: cython.Py_ssize_t = topic_start + (version < 13)
+    return _found(frame, version, name_start, topic_start, topic_end, partition, acks, at, size - 3)
 
 
 @cython.cfunc
@@ -132,18 +157,14 @@ def _put(
     return at
 
 
-def short_answer(
-    frame: bytes,
-    topic_start: cython.Py_ssize_t,
-    topic_end: cython.Py_ssize_t,
-    version: cython.int,
-    correlation_id: cython.longlong,
-    partition: cython.longlong,
-    base_offset: cython.longlong,
-    log_start_offset: cython.longlong,
-) -> bytes:
+def short_answer(frame: bytes, asked: tuple, base_offset: cython.longlong, log_start_offset: cython.longlong) -> bytes:
     """The whole frame of the answer to what `short_request` read: the topic as it stands in the request, and no error."""
     at: cython.Py_ssize_t = 4
+    partition: cython.longlong = asked[1]
+    version: cython.int = asked[5]
+    correlation_id: cython.longlong = asked[6]
+    topic_start: cython.Py_ssize_t = asked[7]
+    topic_end: cython.Py_ssize_t = asked[8]
     is_flexible: cython.bint = version >= 9
     if cython.compiled:
         room: cython.uchar[256]

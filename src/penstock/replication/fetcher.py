@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol
 from penstock.base.errors import OffsetOutOfRangeError, PenstockError, StorageError
 from penstock.base.files import ReadableBuffer
 from penstock.base.ids import TopicPartition
+from penstock.records.batch import HEADER_BYTES, read_header
 from penstock.replication.partition import Diverging, Partition
 
 logger = logging.getLogger(__name__)
@@ -218,12 +219,21 @@ class Fetcher:
             return
         moved = False
         if len(got.records):
+            self._begin_with_batch(partition, got.records)
             partition.log.append_as_follower(got.records)
             taken.appended.append(partition)
             moved = True
         moved |= partition.follow(got.high_watermark, got.log_start_offset)
         if moved:
             taken.moved.append(got.topic_partition)
+
+    def _begin_with_batch(self, partition: Partition, records: ReadableBuffer) -> None:
+        """A leader's log may begin within a batch: an empty log then begins with the whole of it (KAFKA-6975)."""
+        log = partition.log
+        if log.log_start_offset == log.end_offset and len(records) >= HEADER_BYTES:
+            first = read_header(records)
+            if 0 <= first.base_offset < log.end_offset <= first.last_offset:
+                self._cutter.truncate_fully(partition.topic_partition, first.base_offset)
 
     @staticmethod
     def _shared_end(partition: Partition, diverging: Diverging) -> int:

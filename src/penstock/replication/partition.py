@@ -30,6 +30,7 @@ from penstock.storage.answers import AppendResult, Bound, ReadResult
 from penstock.storage.append import Prepared
 from penstock.storage.partition_log import PartitionLog
 from penstock.storage.producer_state import Origin
+from penstock.storage.short_append import ShortAppend
 
 ACKS_ALL = -1
 
@@ -207,16 +208,21 @@ class Partition:
             self.verifications.end(in_transaction)
         return self._appended(result)
 
-    def append_short(self, frame: bytes, start: int, end: int, acks: int) -> int:
-        """Appends a batch that waits for no flush, and gives its base offset; -1 where it must go the long way."""
-        if not self.is_leader or self.flush_offset >= 0:
-            return -1
-        if acks == ACKS_ALL and self.effective_min_isr > len(self.isr):
-            return -1
-        base_offset = self.log.append_short(frame, start, end, self.leader_epoch)
-        if base_offset >= 0:
-            self.maybe_move_high_watermark()
-        return base_offset
+    def begin_short(self) -> ShortAppend | None:
+        """Takes small batches that are acknowledged as soon as they are written; None where every append needs more."""
+        if not self.is_leader or self.followers is not None or self.flush_offset >= 0:
+            return None
+        return self.log.begin_short(self.leader_epoch)
+
+    @property
+    def takes_acks_all(self) -> bool:
+        """Whether so many replicas are in sync as an append that waits for all of them needs."""
+        return len(self.isr) >= self.effective_min_isr
+
+    def finish_short(self, append: ShortAppend) -> None:
+        """Writes what was taken since `begin_short`. StorageError where that fails."""
+        append.write()
+        self.maybe_move_high_watermark()
 
     def append_prepared(self, prepared: Prepared, acks: int) -> Appended:
         """The same for bytes of a client that were prepared elsewhere."""
@@ -254,7 +260,7 @@ class Partition:
     def _check_append(self, acks: int) -> None:
         if not self.is_leader:
             raise self._not_leader()
-        if acks == ACKS_ALL and len(self.isr) < self.effective_min_isr:
+        if acks == ACKS_ALL and not self.takes_acks_all:
             raise NotEnoughReplicasError(
                 f"{self.topic_partition} has {len(self.isr)} replicas in sync, {self.effective_min_isr} are needed"
             )
@@ -281,7 +287,7 @@ class Partition:
         if self.flush_offset > log.recovery_point:
             end_offset = log.recovery_point
         if self.followers is not None:
-            if len(self.isr) < self.effective_min_isr or self.followers.has_eligible:
+            if not self.takes_acks_all or self.followers.has_eligible:
                 return False
             end_offset = self.followers.smallest_end(end_offset)
         return log.set_high_watermark(end_offset)

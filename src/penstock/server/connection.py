@@ -5,7 +5,7 @@ the client does not read, or has too many requests under way, no further request
 files are read a megabyte at a time as the socket drains, so a slow reader costs a megabyte at most; what is not in memory is read on a thread.
 
 Small answers are sent at the end of the loop's turn: a write wakes its client, who would take the processor from the
-requests that wait in the same turn.
+requests that wait in the same turn. Small requests may be handled there too, together (`server.turn`).
 """
 
 from __future__ import annotations
@@ -33,6 +33,16 @@ WRITE_BUFFER_BYTES = 256 * 1024
 JOINED_BYTES_MAX = 16 * 1024
 REQUESTS_A_TURN = 100
 """Of one connection. What it sent beyond that, or beyond a buffer of answers, waits for the loop's next turn: others come first."""
+
+
+class Turn(Protocol):
+    """What connections have in common in one turn of the loop: `server.turn`."""
+
+    def end_soon(self, connection: Connection) -> None: ...
+
+    def gather(self, connection: Connection, frame: bytes | bytearray) -> bool: ...
+
+    def settle(self) -> None: ...
 
 
 class FileSlice(Slice, Protocol):
@@ -75,7 +85,7 @@ class Connection(asyncio.Protocol):
         frame_bytes_max: int,
         opened: Callable[[Connection], bool],
         closed: Callable[[Connection], None],
-        flush_soon: Callable[[Connection], None],
+        turn: Turn,
         run_in_thread: Callable[[Callable[[], bytes], Callable[[bytes | BaseException], object]], None],
     ) -> None:
         self._dispatch = dispatch
@@ -83,7 +93,10 @@ class Connection(asyncio.Protocol):
         self._framing = Framing(frame_bytes_max)
         self._opened = opened
         self._closed = closed
-        self._flush_soon = flush_soon
+        self._turn = turn
+        self._is_ending_turn = False
+        self._gathered = 0
+        """Requests that are handled when the turn ends, or before the next that is handled by itself."""
         self._run_in_thread = run_in_thread
         self._is_reading_file = False
         self._joined: list[bytes | bytearray] = []
@@ -110,7 +123,11 @@ class Connection(asyncio.Protocol):
     @property
     def is_busy(self) -> bool:
         """Whether an answer is owed or being sent."""
-        return bool(self._slots or self._sending or self._backlog)
+        return bool(self._slots or self._sending or self._backlog or self._gathered)
+
+    @property
+    def is_closing(self) -> bool:
+        return self._closing
 
     def is_deaf(self) -> bool:
         """Whether something waits to be sent of which the client took nothing since the last call."""
@@ -132,7 +149,7 @@ class Connection(asyncio.Protocol):
         self._bytes_in_turn += len(data)
         if self._bytes_in_turn >= READ_BYTES_MAX:
             self._pause_reading()
-            self._flush_soon(self)
+            self._end_turn_soon()
         try:
             frames = self._framing.feed(data)
         except FrameLimitError as error:
@@ -142,27 +159,34 @@ class Connection(asyncio.Protocol):
             self._backlog.extend(frames)
             self._pause_reading()
             return
-        is_full = False
         for number, frame in enumerate(frames, 1):
-            outcome = self._handle(frame)
-            if type(outcome) is bytes and not self._slots and not self._sending:
-                if not self._ready:
-                    self._flush_soon(self)
-                self._ready.append(outcome)
-                self._ready_bytes += len(outcome)
+            is_full = number >= REQUESTS_A_TURN
+            if not self._slots and not self._sending and self._turn.gather(self, frame):
+                self._gathered += 1
+                self._end_turn_soon()
+            else:
+                if self._gathered:
+                    self._turn.settle()
+                self._take(self._handle(frame))
                 if self._ready_bytes > WRITE_BUFFER_BYTES:  # short requests may have long answers
                     self.flush()
                     is_full = True
-            elif outcome is not None:
-                self._enqueue(outcome)
+                is_full = is_full or self._is_blocked()
             if self._closing:
                 break
-            if is_full or number >= REQUESTS_A_TURN or self._is_blocked():
+            if is_full:
                 self._put_off(frames[number:])
                 break
 
+    def take_gathered(self, frame: bytes, answer: bytes | None) -> None:
+        """A gathered request is answered so, or, where that is None, is to go the way of all others."""
+        self._gathered -= 1
+        if not self._closing:
+            self._take(self._handle(frame) if answer is None else answer)
+
     def end_turn(self) -> None:
-        """Called in each turn of the loop for which it was asked with `flush_soon`, after every request of the turn."""
+        """Called in each turn of the loop that this connection has a part in, after every request of the turn."""
+        self._is_ending_turn = False
         self.flush()
         if self._paused_reading:
             self._bytes_in_turn = 0
@@ -201,6 +225,8 @@ class Connection(asyncio.Protocol):
 
     def close(self, reason: str) -> None:
         """Ends the connection; answers that are not sent yet are not sent."""
+        if self._gathered and not self._closing:
+            self._turn.settle()
         if self._closing:
             return
         self._closing = True
@@ -228,6 +254,19 @@ class Connection(asyncio.Protocol):
             self.close("an internal error")
         return None
 
+    def _take(self, outcome: Outcome) -> None:
+        if type(outcome) is bytes and not self._slots and not self._sending:
+            self._ready.append(outcome)
+            self._ready_bytes += len(outcome)
+            self._end_turn_soon()
+        elif outcome is not None:
+            self._enqueue(outcome)
+
+    def _end_turn_soon(self) -> None:
+        if not self._is_ending_turn:
+            self._is_ending_turn = True
+            self._turn.end_soon(self)
+
     def _is_blocked(self) -> bool:
         return self._paused_writing or self._is_held or len(self._slots) >= IN_FLIGHT_MAX
 
@@ -243,16 +282,18 @@ class Connection(asyncio.Protocol):
         self._backlog.extend(frames)
         self._pause_reading()
         if not is_blocked:
-            self._flush_soon(self)
+            self._end_turn_soon()
 
     def _work_off_backlog(self) -> None:
         if self._is_working_off:
             return  # a request has answered an earlier one: its own answer comes before those of the ones behind it
+        if self._gathered:
+            self._turn.settle()
         self._is_working_off = True
         left, left_bytes = REQUESTS_A_TURN, WRITE_BUFFER_BYTES
         while self._backlog and not self._is_blocked() and not self._closing:
             if left <= 0 or left_bytes <= 0:
-                self._flush_soon(self)
+                self._end_turn_soon()
                 break
             left -= 1
             outcome = self._handle(self._backlog.popleft())

@@ -7,13 +7,13 @@ is the exception: an unknown version of it is answered in version 0, so that the
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from penstock.handlers.api import NO_ANSWER, Api, CloseConnectionError, Context, Framed, Peer, Pending, Services
+from penstock.handlers.api import NO_ANSWER, Api, CloseConnectionError, Context, Peer, Pending, Services
 from penstock.handlers.api_versions import unsupported_version_answer
 from penstock.protocol.errors import MalformedMessageError
 from penstock.protocol.fetch import Slice
@@ -135,34 +135,50 @@ class Dispatcher:
         times = self.times[api_key]
         times.received(version)
         if api.short is not None and len(frame) <= SHORT_BYTES_MAX and type(frame) is bytes:
-            said = api.short(frame, position, version, correlation_id, self._services, peer)
-            if isinstance(said, bytes):
+            said = api.short(((frame, peer),), 0, self._services)
+            if said and said[0] is not None:
                 times.answered(self._now_us() - begun_us)
-                return said
-            if said is not None:
-                header = response_header(correlation_id, api_key, flexible=flexible)
-                return self._waiting(said, api, times, header, version, begun_us)
+                return said[0]
         request = api.decode(frame, position, version)
         answer = api.handle(request, Context(self._services, peer, api_key, version, client_id))
         header = response_header(correlation_id, api_key, flexible=flexible)
         if type(answer) is Pending:
-            return self._waiting(answer, api, times, header, version, begun_us)
+            handled_us = self._now_us()
+
+            def encode(resolved: Any) -> bytes | Parts | None:
+                times.waited(handled_us - begun_us, self._now_us() - handled_us)
+                return None if resolved is NO_ANSWER else framed(header, self._encoded(api, times, resolved, version))
+
+            return Waiting(answer, encode)
         parts = None if answer is NO_ANSWER else framed(header, self._encoded(api, times, answer, version))
         times.answered(self._now_us() - begun_us)
         return parts
 
-    def _waiting(
-        self, answer: Pending[Any], api: Api, times: ApiTimes, header: bytes, version: int, begun_us: int
-    ) -> Waiting:
-        handled_us = self._now_us()
+    @property
+    def short_keys(self) -> frozenset[bytes]:
+        """How frames of an API with a short way begin."""
+        return frozenset(key.to_bytes(2, "big") for key, api in self._apis.items() if api.short is not None)
 
-        def encode(resolved: Any) -> bytes | Parts | None:
-            times.waited(handled_us - begun_us, self._now_us() - handled_us)
-            if type(resolved) is Framed:
-                return resolved.frame
-            return None if resolved is NO_ANSWER else framed(header, self._encoded(api, times, resolved, version))
+    def dispatch_short(self, requests: Sequence[tuple[bytes, Peer]], first: int) -> list[bytes | None]:
+        """Answers to small requests from the one at `first` on, as far as their API's short way goes (`Api.short`)."""
+        begun_us = self._now_us()
+        key = int.from_bytes(requests[first][0][:2], "big")
+        short, times = self._apis[key].short, self.times[key]
+        assert short is not None
+        answers = short(requests, first, self._services)
+        count = 0
+        for number, answer in enumerate(answers, first):
+            if answer is not None:
+                times.received(requests[number][0][3])  # no version has two bytes
+                count += 1
+        if count:
+            times.answered(self._now_us() - begun_us, count)
+        return answers
 
-        return Waiting(answer, encode)
+    def settle_short(self) -> None:
+        """After the short ways of a turn: who waited for what they changed need not wait for another turn."""
+        self._services.fetch_waits.check()
+        self._services.produce_waits.check()
 
     def _load(self, api: Api, version: int, go: Callable[[], None]) -> None:
         def loaded(_: object) -> None:

@@ -15,6 +15,7 @@ from penstock.handlers.api import Peer
 from penstock.protocol.primitives import Buffer
 from penstock.server.connection import Connection
 from penstock.server.dispatch import Outcome
+from penstock.server.turn import Turn
 
 _ATTEMPTS = 20
 """To find a port that is free for every address of a host."""
@@ -65,6 +66,7 @@ class Server:
         connections_max: int,
         backlog: int,
         run_in_thread: Callable[[Callable[[], bytes], Callable[[bytes | BaseException], object]], None],
+        turn: Turn | None = None,
     ) -> None:
         self._dispatch = dispatch
         self._frame_bytes_max = frame_bytes_max
@@ -73,7 +75,7 @@ class Server:
         self._run_in_thread = run_in_thread
         self._servers: list[asyncio.AbstractServer] = []
         self.connections: set[Connection] = set()
-        self._to_flush: list[Connection] = []
+        self._turn = turn or Turn()
 
     async def bind(self, address: Address) -> Address:
         """Binds sockets; nothing is accepted before `start`. Returns the address with its real port.
@@ -119,19 +121,9 @@ class Server:
             frame_bytes_max=self._frame_bytes_max,
             opened=self._opened,
             closed=self.connections.discard,
-            flush_soon=self._flush_soon,
+            turn=self._turn,
             run_in_thread=self._run_in_thread,
         )
-
-    def _flush_soon(self, connection: Connection) -> None:
-        if not self._to_flush:
-            asyncio.get_running_loop().call_soon(self._end_turn)
-        self._to_flush.append(connection)
-
-    def _end_turn(self) -> None:
-        connections, self._to_flush = self._to_flush, []
-        for connection in connections:
-            connection.end_turn()
 
     def _opened(self, connection: Connection) -> bool:
         if len(self.connections) >= self.connections_max:

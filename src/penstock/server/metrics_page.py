@@ -15,6 +15,7 @@ from penstock.base.metrics import Family, lines
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _REQUEST_BYTES_MAX = 8192
 _REQUEST_SECONDS_MAX = 10
+_ANSWER_SECONDS_MAX = 60
 _LINES_A_SLICE = 200
 
 
@@ -36,8 +37,11 @@ class MetricsPage:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _REQUEST_SECONDS_MAX)
-            await self._answer(head.split(b"\r\n", 1)[0].split(b" "), writer)
-        writer.close()
+            async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+                await self._answer(head.split(b"\r\n", 1)[0].split(b" "), writer)
+                writer.close()
+                await writer.wait_closed()
+        writer.transport.abort()  # whoever does not read holds nothing here
 
     async def _answer(self, words: list[bytes], writer: asyncio.StreamWriter) -> None:
         if len(words) != 3 or words[0] not in (b"GET", b"HEAD"):

@@ -94,12 +94,12 @@ class Log:
         active.append(data, batches)
         self.end = Place(batches[-1].last_offset + 1, active.base_offset, active.size_bytes)
 
-    def append_one(self, data: bytes, last_offset: int, max_timestamp: int) -> None:
-        """The same for a batch alone."""
+    def append_placed(self, data: bytes, placed: Sequence[tuple[int, int, int]]) -> None:
+        """The same for batches of which only last offset, greatest timestamp and size are told."""
         active = self._active
-        active.append_one(data, self.end.offset, last_offset, max_timestamp)
+        active.append_placed(data, self.end.offset, placed)
         # The constructor of a named tuple is interpreted; this is not.
-        self.end = tuple.__new__(Place, (last_offset + 1, active.base_offset, active.size_bytes))
+        self.end = tuple.__new__(Place, (placed[-1][0] + 1, active.base_offset, active.size_bytes))
 
     def should_roll(self, size_bytes: int, max_timestamp: int, last_offset: int, jitter_ms: int, now_ms: int) -> bool:
         """Row S6: whether a set of batches must begin a new segment."""

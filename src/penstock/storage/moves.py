@@ -40,6 +40,7 @@ class Move:
         self.target = target
         self._directories = directories
         self._files = files
+        self._cuts = source.cuts
         self._path = ""
         self.future: PartitionLog | None = None
 
@@ -54,6 +55,11 @@ class Move:
         request = LoadRequest(self.partition, self._path, source.config, clean=True)
         self.future = self._directories.open_log(self.target, request)
         self.future.topic_id = source.topic_id
+
+    @property
+    def is_void(self) -> bool:
+        """Whether the log was cut since: the copy may hold what it lost, or what was read while it was written anew."""
+        return self.source.cuts != self._cuts
 
     @property
     def offset_lag(self) -> int:
@@ -124,6 +130,7 @@ class Move:
             raise self.target.health.fail(error) from error
         log.topic_id = source.topic_id
         log.epoch = source.epoch + 1
+        log.assign_epoch(source.leader_epochs.latest)  # also one in which nothing was written: loading leaves it out
         directories.settle(self.partition, log, self.target)
         return log, remove_old
 

@@ -15,10 +15,9 @@ from penstock.base.errors import OffsetOutOfRangeError, RecordListTooLargeError
 from penstock.base.files import Files, ReadableBuffer
 from penstock.base.ids import TopicPartition
 from penstock.records.batch import CONTROL_BIT, Batch, assigned
-from penstock.records.produce_kernels import placed_batch
 from penstock.storage import checkpoints, names
 from penstock.storage.answers import AppendResult, Bound, ReadResult
-from penstock.storage.append import Prepared, prepare_follower, prepare_leader, timestamp_bounds
+from penstock.storage.append import Prepared, prepare_follower, prepare_leader
 from penstock.storage.cleaner import CleanedGroup
 from penstock.storage.config import LogConfig
 from penstock.storage.directory_health import DirectoryHealth
@@ -30,6 +29,7 @@ from penstock.storage.producer_replay import end_marker, rebuild
 from penstock.storage.producer_snapshot import Snapshots
 from penstock.storage.producer_state import CompletedTransaction, EndMarker, Origin, ProducerBatch, Producers
 from penstock.storage.removals import Removals
+from penstock.storage.short_append import ShortAppend
 from penstock.storage.transaction_index import AbortedTransaction
 
 
@@ -69,6 +69,8 @@ class PartitionLog:
         self.removals = Removals(clock, snapshots)
         self.epoch = 0
         """Rises when segments are removed, replaced or truncated: a job's result from before is dropped."""
+        self.cuts = 0
+        """How often records were cut off its end: a copy made before is no copy any more."""
 
     # Offsets (row S12).
     @property
@@ -147,40 +149,21 @@ class PartitionLog:
             batches[0].base_offset, end_offset - 1, append_time_ms, self._offsets.start, False, flush_due
         )
 
-    def append_short(self, frame: bytes, start: int, end: int, leader_epoch: int) -> int:
-        """Appends a client's batch at frame[start:end] where that is all there is to do; gives its base offset.
-
-        -1 where there is more to it, or it is refused: nothing has changed, and `append_as_leader` finds out which.
-        """
-        log, size_bytes = self.log, end - start
-        config = log.config
+    def begin_short(self, leader_epoch: int) -> ShortAppend | None:
+        """Takes small batches that need nothing but to be written; None where everything needs more."""
+        config = self.log.config
         if config.codec or config.log_append_time or leader_epoch > self.leader_epochs.latest:
-            return -1
+            return None
         self._health.check()
-        now_ms = self._clock.wall_ms()
-        oldest_ms, newest_ms = timestamp_bounds(config, now_ms)
-        base_offset = log.end.offset
-        bytes_max, keyed = config.max_message_bytes, config.compact
-        placed = placed_batch(
-            frame, start, end, oldest_ms, newest_ms, bytes_max, keyed, base_offset, leader_epoch, Batch
+        return ShortAppend(
+            self.log,
+            self.producers,
+            self._health,
+            leader_epoch=leader_epoch,
+            flush_offset=self._offsets.recovery_point + config.flush_messages,
+            jitter_ms=self._jitter_ms,
+            now_ms=self._clock.wall_ms(),
         )
-        if placed is None:
-            return -1
-        data, last_offset, max_timestamp, batch = placed
-        if (
-            log.should_roll(size_bytes, max_timestamp, last_offset, self._jitter_ms, now_ms)
-            or size_bytes > config.segment_bytes
-            or last_offset + 1 - self._offsets.recovery_point >= config.flush_messages
-            or (batch is not None and self.producers.check(batch, Origin.CLIENT) is not None)
-        ):
-            return -1
-        try:
-            log.append_one(data, last_offset, max_timestamp)
-        except OSError as error:
-            raise self._health.fail(error) from error
-        if batch is not None:
-            self.producers.update(batch)
-        return base_offset
 
     def append_as_follower(self, records: ReadableBuffer) -> AppendResult:
         """Appends a leader's bytes as they are; a cut-off or corrupt tail is left out (row S5)."""
@@ -396,6 +379,7 @@ class PartitionLog:
             self.leader_epochs.truncate_from_end(self.log.end.offset)
             return
         self.epoch += 1
+        self.cuts += 1
         now_ms = self._clock.wall_ms()
         try:
             if offset < self.log.segments[0].base_offset:
@@ -416,6 +400,7 @@ class PartitionLog:
         """Drops everything; the log is empty and starts and continues at `offset`."""
         self._health.check()
         self.epoch += 1
+        self.cuts += 1
         try:
             self._restart_at(offset, self._clock.wall_ms())
         except OSError as error:

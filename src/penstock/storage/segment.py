@@ -383,16 +383,19 @@ class ActiveSegment(Segment):
             spot = (batch.base_offset, batch.last_offset, position + batch.position, batch.size_bytes)
             tail.append(tuple.__new__(Spot, spot))  # its own constructor is interpreted; this is not
 
-    def append_one(self, data: bytes, base_offset: int, last_offset: int, max_timestamp: int) -> None:
-        """The same for a batch alone."""
+    def append_placed(self, data: bytes, base_offset: int, placed: Sequence[tuple[int, int, int]]) -> None:
+        """The same for batches of which only last offset, greatest timestamp and size are told; the first begins at `base_offset`."""
         position = self.size_bytes
         if position == 0:
-            self._first_timestamp = max_timestamp
+            self._first_timestamp = placed[0][1]
         self.file.pwrite(data, position)
-        size_bytes = len(data)
-        self._indexer.add_one(last_offset, max_timestamp, position, size_bytes)
-        self.size_bytes = position + size_bytes
-        self._tail.append(tuple.__new__(Spot, (base_offset, last_offset, position, size_bytes)))
+        add_one, tail = self._indexer.add_one, self._tail
+        for last_offset, max_timestamp, size_bytes in placed:
+            add_one(last_offset, max_timestamp, position, size_bytes)
+            tail.append(tuple.__new__(Spot, (base_offset, last_offset, position, size_bytes)))
+            position += size_bytes
+            base_offset = last_offset + 1
+        self.size_bytes = position
 
     def locate(self, offset: int) -> Spot | None:
         found = None
@@ -401,6 +404,14 @@ class ActiveSegment(Segment):
                 return found
             found = spot
         return super().locate(offset)
+
+    @property
+    def batches_max(self) -> int:
+        """How many batches may be appended before somebody asks again whether there is room in the indexes: each may add an entry."""
+        if self.size_bytes == 0:
+            return 1  # the first says from when on the segment's time counts
+        offset_index, time_index = self.offset_index, self.time_index
+        return min(offset_index.capacity - offset_index.entries, time_index.capacity - 1 - time_index.entries)
 
     def has_room_for(self, last_offset: int) -> bool:
         """Whether a batch up to `last_offset` fits: relative offsets are int32, and neither index is full."""

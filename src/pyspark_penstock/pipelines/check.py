@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import PenstockError
+from penstock.client.cluster import Cluster
+from penstock.client.config import Address, ClientConfig
+from penstock.client.errors import UnreachableError
+from pyspark_penstock.clusters import cluster_of
 from pyspark_penstock.pipelines.frames import Mistake, Views, build_views
 from pyspark_penstock.pipelines.model import PipelineSpec, Sink
-from pyspark_penstock.pipelines.sentences import sentence
+from pyspark_penstock.pipelines.sentences import sentence, without_walls
 from pyspark_penstock.pipelines.sinks import ready, require_format
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+REACHED_MS_MAX = 15_000
+"""Nobody waits longer to hear that a server's name is wrong."""
+
 
 def check(spark: SparkSession, spec: PipelineSpec) -> tuple[Views, list[Mistake]]:
     """The views, and every mistake that was found in them, in the topics and in the sinks."""
-    views = build_views(spark, spec)
-    mistakes = [*_trigger(spark, spec), *views.mistakes]
-    mistakes += (mistake for mistake in _topics(spec) if mistake not in mistakes)
-    for sink in spec.sinks:
-        if sink.view in views.frames:
-            mistakes += _sink(spark, sink, views.frames[sink.view])
+    with without_walls():
+        views = build_views(spark, spec)
+        mistakes = [*_trigger(spark, spec), *views.mistakes]
+        mistakes += (mistake for mistake in _topics(spec) if mistake not in mistakes)
+        for sink in spec.sinks:
+            if sink.view in views.frames:
+                mistakes += _sink(spark, sink, views.frames[sink.view])
     return views, mistakes
 
 
@@ -40,26 +50,49 @@ def _trigger(spark: SparkSession, spec: PipelineSpec) -> Iterator[Mistake]:
 
 def _topics(spec: PipelineSpec) -> Iterator[Mistake]:
     """What is to be read and written must be there: topics are not made in passing."""
-    from pyspark_penstock.clusters import cluster_for, cluster_of
     from pyspark_penstock.options import read_batch_options, read_stream_options
     from pyspark_penstock.planning import find_partitions
     from pyspark_penstock.sink_options import client_of
 
+    clusters = _Clusters()
     for source in spec.sources:
         if source.is_topic:
             try:
                 read = read_stream_options if source.is_stream else read_batch_options
                 common = read(source.options).common
-                if not find_partitions(cluster_for(common), common.subscription):
-                    yield Mistake(place=f"sources, {source.name}", reason="no topic matches the pattern")
+                if common.client is None:
+                    continue  # files alone
+                with clusters.asked(common.client) as cluster:
+                    if not find_partitions(cluster, common.subscription):
+                        yield Mistake(place=f"sources, {source.name}", reason="no topic matches the pattern")
             except PenstockError as error:
                 yield Mistake(place=f"sources, {source.name}", reason=str(error))
     for sink in spec.sinks:
         if sink.kind == "topic":
             try:
-                cluster_of(client_of(sink.options)).topics([sink.target])
+                with clusters.asked(client_of(sink.options)) as cluster:
+                    cluster.topics([sink.target])
             except PenstockError as error:
                 yield Mistake(place=f"sinks, {sink.name}", reason=str(error))
+
+
+class _Clusters:
+    """Each is waited for once: what cannot be reached for one topic cannot be for the next."""
+
+    def __init__(self) -> None:
+        self._unreachable: dict[tuple[Address, ...], UnreachableError] = {}
+
+    @contextmanager
+    def asked(self, config: ClientConfig) -> Iterator[Cluster]:
+        known = self._unreachable.get(config.bootstrap_servers)
+        if known is not None:
+            raise known
+        patience_ms = min(config.api_timeout_ms, REACHED_MS_MAX)
+        try:
+            yield cluster_of(replace(config, api_timeout_ms=patience_ms))
+        except UnreachableError as error:
+            self._unreachable[config.bootstrap_servers] = error
+            raise
 
 
 def _sink(spark: SparkSession, sink: Sink, frame: DataFrame) -> Iterator[Mistake]:

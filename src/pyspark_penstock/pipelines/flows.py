@@ -39,6 +39,7 @@ class FlowStatus:
     lag_seconds: float
     """How long ago the oldest record that is not read yet was first seen waiting."""
     rows_per_second: float
+    """Of the last batch that read any: one that only closes windows says nothing of the speed."""
     batch_ms: int
     longest_part: str
     """What took most of the last batch."""
@@ -75,8 +76,9 @@ class Progress:
         if "addBatch" not in durations:
             return  # nothing was there to do
         self.batch = int(report["batchId"])
-        self.rows += int(report["numInputRows"])
-        self.rows_per_second = float(report.get("processedRowsPerSecond") or 0.0)
+        if rows := int(report["numInputRows"]):
+            self.rows += rows
+            self.rows_per_second = float(report.get("processedRowsPerSecond") or 0.0)
         self.batch_ms = int(durations.pop("triggerExecution", 0))
         self.longest_part = max(durations, key=lambda name: durations[name], default="")
         for view, counts in report.get("observedMetrics", {}).items():

@@ -15,7 +15,14 @@ SinkKind = Literal["topic", "parquet", "delta", "iceberg", "console"]
 ACTIONS: tuple[Action, ...] = ("warn", "drop", "fail")
 SINK_KINDS: tuple[SinkKind, ...] = ("topic", "parquet", "delta", "iceberg", "console")
 PAYLOADS = ("raw", "json", "avro", "protobuf")
-OUTPUT_MODES = ("append", "update", "complete")
+OUTPUT_MODES: Mapping[SinkKind, tuple[str, ...]] = {
+    "topic": ("append", "complete"),
+    "parquet": ("append",),
+    "delta": ("append", "complete"),
+    "iceberg": ("append", "complete"),
+    "console": ("append", "update", "complete"),
+}
+"""What Spark takes for each: it has no updates for sinks written in Python."""
 AVAILABLE_NOW = "available_now"
 BAD = "_bad"
 """Behind a source's name: the view of its records that could not be decoded."""

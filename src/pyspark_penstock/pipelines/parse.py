@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,7 @@ from pyspark_penstock.pipelines.model import (
 
 NAME_CHARACTERS_MAX = 100
 RESTARTS_MAX = 5
+_ADDRESS = re.compile(r"[A-Za-z][\w+.-]*:/")
 
 
 def read_file(path: Path) -> PipelineSpec:
@@ -46,7 +48,9 @@ def _load_yaml(path: Path) -> Any:
     import yaml
 
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        _refuse_twins(yaml.compose(text, yaml.SafeLoader), path)
+        return yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = "" if mark is None else f", line {mark.line + 1}"
@@ -54,6 +58,29 @@ def _load_yaml(path: Path) -> Any:
         raise PipelineError(f"{path}{where}: no YAML: {problem}") from None
     except UnicodeDecodeError:
         raise PipelineError(f"{path}: is not text in UTF-8") from None
+
+
+def _refuse_twins(root: Any, path: Path) -> None:
+    """Of two equal keys YAML would take the second and say nothing of the first."""
+    import yaml
+
+    left, seen = [root], set()
+    while left:
+        node = left.pop()
+        if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            left += node.value
+            continue
+        names = set()
+        for key, value in node.value:
+            left.append(value)
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.value in names:
+                raise PipelineError(f"{path}, line {key.start_mark.line + 1}: {key.value} is there twice")
+            names.add(key.value)
 
 
 def _read_python(path: Path) -> PipelineSpec:
@@ -106,7 +133,7 @@ def read_content(content: Any, path: Path) -> PipelineSpec:
     spec = PipelineSpec(
         name=name,
         storage=storage,
-        checkpoints=fields.text("checkpoints", str(storage / "checkpoints")),
+        checkpoints=_place(fields.text("checkpoints", str(storage / "checkpoints")), folder),
         trigger=fields.text("trigger", AVAILABLE_NOW),
         restarts_max=fields.integer("restarts", RESTARTS_MAX),
         settings=fields.options("spark"),
@@ -141,6 +168,8 @@ def _check_names(spec: PipelineSpec, path: Path) -> None:
             raise PipelineError(f"transforms, {one.name}: there is no view {unknown[0]} above it")
         views.add(one.name)
         if isinstance(one, Source) and one.payload.format != "raw":
+            if one.name + BAD in views:
+                raise PipelineError(f"{path}: two views are called {one.name + BAD}: {one.name} brings one of its own")
             views.add(one.name + BAD)
     flows: set[str] = set()
     for sink in spec.sinks:
@@ -228,7 +257,7 @@ def _payload(fields: Fields, folder: Path) -> Payload:
 
 def _place(text: str, folder: Path) -> str:
     """A path relative to the file; an address with a scheme as it is."""
-    return text if "://" in text else str(folder / text)
+    return text if _ADDRESS.match(text) else str(folder / text)
 
 
 def _watermark(fields: Fields) -> Watermark | None:
@@ -315,7 +344,7 @@ def _sink(name: str, fields: Fields, servers: str, folder: Path) -> Sink:
         kind=kind,
         target=target,
         options=options,
-        output_mode=fields.text("mode", "append", choices=OUTPUT_MODES),
+        output_mode=fields.text("mode", "append", choices=OUTPUT_MODES[kind]),
         key=key,
         partition_by=fields.texts("partition_by") if kind in ("parquet", "delta", "iceberg") else (),
     )

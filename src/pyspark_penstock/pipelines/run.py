@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from pyspark_penstock.pipelines.check import check
 from pyspark_penstock.pipelines.flows import FAILED, Flow, FlowStatus
 from pyspark_penstock.pipelines.frames import Mistake
 from pyspark_penstock.pipelines.model import PipelineError, PipelineSpec
-from pyspark_penstock.pipelines.sentences import sentence
+from pyspark_penstock.pipelines.sentences import sentence, without_walls
 from pyspark_penstock.pipelines.storage import holding, write_progress
 from pyspark_penstock.session import make_session
 
@@ -41,19 +40,18 @@ class MistakesError(PipelineError):
         self.mistakes = tuple(mistakes)
 
 
-@contextmanager
+@contextlib.contextmanager
 def session_for(spec: PipelineSpec, master: str, *, output: Path | None) -> Iterator[SparkSession]:
     """A session with the pipeline's settings, ended at the end. `output`: where the JVM prints, None for here."""
     settings = {"spark.ui.enabled": "true", **spec.settings}
-    # It prints every error with its plan, before anybody could put it into a sentence.
-    logging.getLogger("DataFrameQueryContextLogger").disabled = output is not None
     try:
         session = make_session(spec.name, master=master, settings=settings, jvm_output=output)
     except Exception as error:
         where = "" if output is None else f" (its output is in {output})"
         raise PipelineError(f"Spark does not start: {sentence(error)}{where}") from error
     try:
-        yield session
+        with contextlib.nullcontext() if output is None else without_walls():
+            yield session
     finally:
         close_clusters()
         session.stop()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 _JAVA_ERROR = re.compile(r"^(?:Caused by)?: ([\w.$]+(?:Error|Exception)(?:: .+)?)$", re.MULTILINE)
 _CODE = re.compile(r"^\s*\[[\w.]+\]\s*")
@@ -26,6 +29,22 @@ LASTING = (
     "USER_RAISED_EXCEPTION",
 )
 """Errors that another try meets again."""
+
+
+@contextmanager
+def without_walls() -> Iterator[None]:
+    """PySpark prints errors of analysis with their plan and traces before anybody could put them into a sentence; not here."""
+    from pyspark.logger import PySparkLogger
+
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
+    kept = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, was_disabled in zip(loggers, kept, strict=True):
+            logger.disabled = was_disabled
 
 
 def sentence(error: BaseException | str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from pyspark_penstock.pipelines.model import PipelineError
@@ -74,8 +75,9 @@ def write_template(path: Path) -> None:
     if path.suffix not in (".yaml", ".yml", ".py"):
         raise PipelineError(f"{path}: a pipeline's file ends in .yaml, .yml or .py")
     template = PYTHON if path.suffix == ".py" else YAML
+    name = re.sub(r"[^\w-]+", "-", path.stem)
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(template.format(file=path.name, name=path.stem))
+            file.write(template.format(file=path.name, name=name))
     except FileExistsError:
         raise PipelineError(f"{path} is there already; it is left as it is") from None

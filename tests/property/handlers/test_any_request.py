@@ -115,6 +115,7 @@ def test_whatever_is_sent_is_answered_or_refused(world: World, key: int, full_co
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
     )
     @given(frames(key))
+    # A2, A3, A7
     def property_holds(sent: tuple[int, bytes]) -> None:
         version, frame = sent
         tracemalloc.start()

@@ -1,5 +1,6 @@
 """Compiled and interpreted kernels give the same answers on the same bytes, good and broken."""
 
+import struct
 from array import array
 from typing import Any
 
@@ -18,6 +19,28 @@ pytestmark = pytest.mark.skipif(not kernels.COMPILED, reason="kernels are not co
 
 SEEDS = (0x0706050403020100, 0x0F0E0D0C0B0A0908)
 BATCHES = st.lists(st.lists(RECORDS, min_size=1, max_size=3).map(build_batch), max_size=4).map(b"".join)
+
+BATCH_BYTES = 100
+
+
+@st.composite
+def short_requests(draw: st.DrawFn) -> bytes:
+    """Frames of a Produce of one batch for one partition, every field where it stands."""
+    version = draw(st.integers(3, 13))
+    name, acks, number = b"n" * draw(st.integers(1, 126)), draw(st.integers(-1, 2)), draw(st.integers(-2, 300))
+    client = draw(st.sampled_from([None, b"", b"client"]))
+    head = struct.pack(">hhih", 0, version, -5, -1 if client is None else len(client)) + (client or b"")
+    if version < 9:
+        body = (
+            struct.pack(">hhiih", -1, acks, 30_000, 1, len(name)) + name + struct.pack(">iii", 1, number, BATCH_BYTES)
+        )
+        return head + body + bytes(BATCH_BYTES)
+    topic = bytes(range(16)) if version >= 13 else bytes([len(name) + 1]) + name
+    body = b"\0\0" + struct.pack(">hi", acks, 30_000) + b"\x02" + topic + b"\x02" + struct.pack(">i", number)
+    return head + body + bytes([BATCH_BYTES + 1]) + bytes(BATCH_BYTES) + b"\0\0\0"
+
+
+SHORT_REQUESTS = short_requests()
 
 
 def both(room: str, function: str, *arguments: Any, outputs: tuple[Any, ...] = (), tail: tuple[Any, ...] = ()) -> Any:
@@ -61,14 +84,23 @@ def test_placed_batch(data: bytes, start: int, cut: int, oldest_ms: int, base_of
     both("produce_kernels", "placed_batch", frame, start, len(frame) - cut % 3, *bounds)
 
 
-@given(st.binary(max_size=300), st.integers(0, 12), st.integers(3, 13))
-def test_short_produce(frame: bytes, at: int, version: int) -> None:
-    both("short_kernels", "short_request", frame, at, version)
+@given(broken(SHORT_REQUESTS))
+def test_short_produce(frame: bytes) -> None:
+    both("short_kernels", "short_request", frame)
+
+
+@given(SHORT_REQUESTS)
+def test_short_requests_are_taken(frame: bytes) -> None:
+    asked = both("short_kernels", "short_request", frame)[0]
+    assert asked is not None
+    _, _, _, start, end, version, correlation_id, _, _ = asked
+    assert (start > 0, end - start, version, correlation_id) == (True, BATCH_BYTES, frame[3], -5)
 
 
 @given(st.binary(min_size=130, max_size=130), st.integers(2, 127), st.integers(3, 13), INT64, INT64)
 def test_short_answer(frame: bytes, topic_end: int, version: int, base_offset: int, start_offset: int) -> None:
-    both("short_kernels", "short_answer", frame, 1, topic_end, version, -7, 3, base_offset, start_offset)
+    asked = ("t", 3, 1, 0, 0, version, -7, 1, topic_end)
+    both("short_kernels", "short_answer", frame, asked, base_offset, start_offset)
 
 
 @given(st.binary(max_size=3000), st.integers(0, 20))

@@ -15,6 +15,14 @@ def test_options_beat_the_file_and_set_beats_them_all() -> None:
     assert merged == {"log.dirs": "/option", "listeners": "PLAINTEXT://:5", "num.partitions": "4"}
 
 
+def test_where_an_option_says_to_listen_is_what_clients_are_told() -> None:
+    content = "listeners=PLAINTEXT://:9092\nadvertised.listeners=PLAINTEXT://localhost:9092\n"
+    assert merge(content, None, "127.0.0.1:2", []) == {"listeners": "PLAINTEXT://127.0.0.1:2"}
+    told = "advertised.listeners=PLAINTEXT://h:3"
+    assert merge(content, None, "127.0.0.1:2", [told])["advertised.listeners"] == "PLAINTEXT://h:3"
+    assert merge(content, None, None, [])["advertised.listeners"] == "PLAINTEXT://localhost:9092"
+
+
 def test_a_properties_file_as_java_reads_it() -> None:
     content = "# comment\n! another\n a = 1 \nb:2\nc=x,\\\n   y\n\n"
     assert read_properties(content) == {"a": "1", "b": "2", "c": "x,y"}
@@ -67,6 +75,11 @@ def test_what_is_not_used_is_named() -> None:
     ("settings", "said"),
     [
         ({"zookeeper.session.timeout.ms": "1"}, "zookeeper.session.timeout.ms"),
+        ({"zookeeper.connect": "zoo:x"}, "zookeeper.connect='zoo:x' must be host:port"),
+        ({"zookeeper.connect": "/kafka"}, "must be host:port"),
+        ({"zookeeper.connect": "zoo:2181,"}, "must be host:port"),
+        ({"zookeeper.connect": "zoo:2181/a//b"}, "perhaps a path behind the last"),
+        ({"zookeeper.connect": "zoo:2181/../b"}, "perhaps a path behind the last"),
         ({"num.partitions": "x"}, "num.partitions"),
         ({"num.partitions": "0"}, "at least 1"),
         ({"listeners": "SSL://:9093"}, "only PLAINTEXT"),
@@ -78,6 +91,11 @@ def test_what_is_not_used_is_named() -> None:
 def test_what_cannot_be_is_said_in_one_sentence(settings: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         BrokerConfig(settings)
+
+
+@pytest.mark.parametrize("connect", ["zoo", "a:1, b:2,[::1]:2181", "10.0.0.1:2181/clusters/one/", "zoo:2181/", ""])
+def test_zookeeper_is_named_as_kafka_names_it(connect: str) -> None:
+    assert BrokerConfig({"zookeeper.connect": connect})["zookeeper.connect"] == connect
 
 
 @pytest.mark.parametrize(

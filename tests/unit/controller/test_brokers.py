@@ -181,6 +181,7 @@ def test_a_new_partition_is_led_by_a_live_replica_and_has_only_live_ones_in_sync
 
 
 def test_every_transaction_is_fenced_by_the_controllers_epoch_and_small_enough() -> None:
+    # KAFKA-6082, 1483
     cluster = make_cluster(1)
     operations = [SetData(path=layout.state_path("t", number), data=b"") for number in range(OPERATIONS_MAX + 1)]
     transactions = batches(cluster, list(operations))

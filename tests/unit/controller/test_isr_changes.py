@@ -57,6 +57,7 @@ def test_a_member_that_joins_is_recorded_with_the_generation_it_has_now() -> Non
 @pytest.mark.parametrize("partition_epoch", [1, 3])
 def test_what_stands_already_is_done(partition_epoch: int) -> None:
     """The answer was lost: the leader asks again, with the version it knew."""
+    # KAFKA-12751
     wanted = change(1, 2, 3, partition_epoch=partition_epoch)
     cluster = make_cluster(1, 2, 3)
     assert decide_isr(cluster, ask(wanted), wanted) is None
@@ -75,7 +76,7 @@ def test_what_stands_already_is_done(partition_epoch: int) -> None:
         (change(2, 3), InvalidRequestError),
         (change(1, 2, 2), InvalidRequestError),
         (change(1, 4), InvalidRequestError),
-        (change(1, 2, 3, member_epoch=0), IneligibleReplicaError),
+        (change(1, 2, 3, member_epoch=0), IneligibleReplicaError),  # KAFKA-15221
     ],
 )
 def test_what_may_not_be_is_refused(wanted: IsrChange, error: type[PenstockError]) -> None:
@@ -90,6 +91,7 @@ def test_only_the_leader_may_ask() -> None:
 
 
 def test_a_broker_that_is_dead_or_stops_does_not_join() -> None:
+    # KAFKA-14140
     partitions = {0: state(isr=(1,))}
     with pytest.raises(IneligibleReplicaError):
         decide_isr(make_cluster(1, partitions=partitions), ask(change(1, 2)), change(1, 2))

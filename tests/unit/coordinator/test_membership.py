@@ -75,6 +75,7 @@ def test_a_new_member_is_told_its_id_first(world: GroupWorld) -> None:
 
 
 def test_an_id_that_never_joins_is_forgotten_and_holds_up_nobody_for_ever(world: GroupWorld) -> None:
+    # A14
     (one,) = world.stable()
     world.join(requires_known_id=True)
     again = world.join(one.member_id, protocols=(("range", subscription("t", "u")),))
@@ -164,9 +165,20 @@ def test_session_timeouts_have_bounds(world: GroupWorld, timeout_ms: int) -> Non
 
 
 def test_a_group_has_a_greatest_size() -> None:
+    # A14
     world = GroupWorld(members_max=2)
     world.stable(2)
     assert world.join().error is GroupMaxSizeReachedError
+
+
+def test_groups_that_nobody_ever_joins_are_gone_after_a_while(world: GroupWorld) -> None:
+    # A14
+    for number in range(200):
+        world.join(group_id=f"g{number}", requires_known_id=True)
+    assert len(world.shard.groups) == 200
+    world.advance(11_000)
+    world.expire_offsets()
+    assert world.shard.groups == {}
 
 
 def test_a_group_above_a_lowered_size_loses_those_who_come_last() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from tests.unit.coordinator.group_world import OUTSIDER, GroupWorld, subscription
 
@@ -17,7 +19,7 @@ from penstock.coordinator.groups.errors import (
 from penstock.coordinator.groups.messages import Asker, Commit, Joined, Leaving
 from penstock.coordinator.groups.model import State
 from penstock.coordinator.places import partition_of
-from penstock.protocol.group_records import GroupKey, OffsetKey, OffsetValue
+from penstock.protocol.group_records import GroupKey, OffsetKey, OffsetValue, decode_offset_value
 
 DAY_MS = 86_400_000
 WEEK_MS = 7 * DAY_MS
@@ -113,6 +115,7 @@ def test_offsets_of_a_simple_group_live_from_their_commit(world: GroupWorld) -> 
 
 
 def test_offsets_of_a_living_group_do_not_expire_and_then_live_from_its_end(world: GroupWorld) -> None:
+    # KAFKA-4682
     (one,) = world.stable(session_timeout_ms=1_800_000)
     world.commit(asker_of(one), commit_of())
     beat(world, one, 8 * DAY_MS)
@@ -139,6 +142,7 @@ def test_a_stable_group_loses_offsets_of_topics_it_left(world: GroupWorld) -> No
 
 
 def test_a_group_between_generations_loses_nothing(world: GroupWorld) -> None:
+    # KAFKA-13636
     (one,) = world.stable(session_timeout_ms=1_800_000)
     world.commit(asker_of(one), commit_of("left"))
     beat(world, one, 8 * DAY_MS)
@@ -159,6 +163,21 @@ def test_what_a_transaction_is_about_to_write_does_not_expire_before_it_ends(wor
     assert world.shard.groups == {}
 
 
+def test_an_offset_that_an_older_broker_wrote_without_an_expiry_has_none(world: GroupWorld) -> None:
+    # KAFKA-8069: its format has a place for one, and -1 there
+    written = struct.pack(">hqh", 1, 5, 0) + struct.pack(">qq", world.clock.wall_ms(), -1)
+    value = decode_offset_value(written)
+    assert (value.offset, value.version) == (5, 1)
+    world.shard.replay(OffsetKey("g", "t", 0), value)
+    world.run(world.shard.loaded())
+    world.advance(WEEK_MS - 1)
+    world.expire_offsets()
+    assert ("t", 0) in world.group.offsets
+    world.advance(1)
+    world.expire_offsets()
+    assert world.shard.groups == {}
+
+
 def test_an_expiry_of_the_clients_choice_counts_also_after_a_reload(world: GroupWorld) -> None:
     world.commit(OUTSIDER, commit_of(), retention_ms=1_000)
     world.reload()
@@ -171,6 +190,7 @@ def test_an_expiry_of_the_clients_choice_counts_also_after_a_reload(world: Group
 
 
 def test_a_deleted_group_is_gone_and_its_id_can_be_used_again(world: GroupWorld) -> None:
+    # KAFKA-4704
     (one,) = world.stable()
     world.commit(asker_of(one), commit_of())
     with pytest.raises(NonEmptyGroupError):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
 from tests.unit.drivers.test_housekeeping import start as start_housekeeping
 from tests.unit.handlers.failing_files import FailingFiles
-from tests.unit.handlers.test_produce_and_fetch import produce
+from tests.unit.handlers.test_produce_and_fetch import fetch, produce
 from tests.unit.handlers.world import World
 
 from penstock.base.errors import CorruptRecordError
@@ -191,6 +193,33 @@ def test_a_result_of_a_log_cut_meanwhile_is_dropped_and_tried_again(
     assert log.end_offset == 14
     assert records(world, "t") < 10
     assert not list((tmp_path / "t-0").glob("*.cleaned"))
+
+
+def test_nothing_keeps_the_log_of_a_topic_that_was_deleted(tmp_path: Path) -> None:
+    """Neither timers nor waits nor counters, whatever was done with it before."""
+    # KAFKA-8448, 9265
+    world = World(tmp_path)
+    start_housekeeping(world)
+    start(world)
+    kept: list[weakref.ref[object]] = []
+    for round_number in range(3):
+        world.create_topic(
+            "t", 2, **({**COMPACTED, "segment_bytes": "200"} if round_number else {"segment_bytes": "200"})
+        )
+        for number in range(6):
+            records = [(1_700_000_000_000, b"k", b"v" * 90, ())]
+            data = build_batch(records, producer_id=9, base_sequence=number)
+            produce(world, {("t", 0): data}, acks=-1)
+        world.loop.advance(400_000)
+        waiting = fetch(world, {("t", 0): 6, ("t", 1): 0}, wait_ms=60_000, session=(0, 0))
+        kept += [weakref.ref(partition.log) for partition in world.partitions.of_topic("t")]
+        world.services.topics.delete(world.image.topics["t"], lambda error: None)
+        world.loop.turn()
+        assert waiting.is_there
+    world.loop.advance(400_000)
+    gc.collect()
+    assert len(kept) == 6
+    assert [found for found in kept if found() is not None] == []
 
 
 def test_after_its_stop_nothing_is_compacted(tmp_path: Path) -> None:

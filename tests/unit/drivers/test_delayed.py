@@ -68,6 +68,39 @@ def test_deadlines_are_kept_in_order_whatever_order_they_came_in() -> None:
     assert delayed.purgatory.waiting == 0
 
 
+class ChangesAnother(Flag):
+    """Its end makes another's condition true."""
+
+    __slots__ = ("delayed", "other")
+
+    def __init__(self, delayed: Delayed[str]) -> None:
+        super().__init__()
+        self.delayed = delayed
+        self.other: Flag = self
+
+    def finish(self) -> None:
+        assert self.ended == ""
+        super().finish()
+        self.other.is_set = True
+        self.delayed.changed("a")
+        self.delayed.changed("b")
+
+
+def test_two_whose_ends_change_what_the_other_waits_for_are_each_ended_once() -> None:
+    # KAFKA-7697, 3994, 6042, 2253
+    delayed, loop = make()
+    one, two = ChangesAnother(delayed), ChangesAnother(delayed)
+    for flag, other, key in ((one, two, "a"), (two, one, "b")):
+        flag.other = other
+        delayed.finish_or_wait(flag, key, 100)
+    one.is_set = True
+    delayed.changed("a")
+    loop.turn()
+    assert [one.ended, two.ended] == ["finished", "finished"]
+    assert delayed.purgatory.waiting == 0
+    loop.advance(200)
+
+
 def test_one_that_is_true_at_once_never_waits() -> None:
     delayed, _ = make()
     flag = Flag()

@@ -2,7 +2,7 @@
 
 from tests.unit.controller.world import broker, make_cluster
 
-from penstock.base.errors import StorageError
+from penstock.base.errors import PenstockError, StorageError
 from penstock.base.ids import TopicPartition
 from penstock.controller.peer_requests import PeerAnswer, PeerRequests
 from penstock.drivers.deletions import Deletions
@@ -18,7 +18,7 @@ class World:
 
     def answer(self, *broker_ids: int, error: StorageError | None = None) -> None:
         for broker_id in broker_ids:
-            errors = {} if error is None else {TopicPartition("t", 0): error}
+            errors: dict[TopicPartition, PenstockError] = {} if error is None else {TopicPartition("t", 0): error}
             request = self.told[-1].stop_replica[broker_id]
             self.deletions.stopped(broker_id, request, PeerAnswer(partition_errors=errors))
 

@@ -109,6 +109,7 @@ def test_a_broker_that_was_forgotten_and_came_back_is_told_anew() -> None:
 
 
 def test_a_controller_that_resigned_says_nothing_more() -> None:
+    # KAFKA-4447
     world = World()
     world.outbox.put(PeerRequests(update_metadata={1: news(1)}))
     world.outbox.clear()

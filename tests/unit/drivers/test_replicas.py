@@ -41,6 +41,7 @@ from penstock.records.build import build_batch
 from penstock.replication.errors import InconsistentTopicIdError, UnknownTopicOrPartitionError
 from penstock.replication.fetcher import Asked
 from penstock.replication.partition import Partition
+from penstock.storage import checkpoints
 
 TOPIC_ID = uuid.UUID(int=9)
 LAG_MS = 1_000
@@ -188,6 +189,7 @@ def test_leader_follower_leader(broker: Broker) -> None:
 
 
 def test_requests_that_are_out_of_date_change_nothing(broker: Broker) -> None:
+    # KAFKA-1483, 1188, 7235
     broker.take(roles(state(1, 5), controller_epoch=7))
     assert isinstance(broker.become(2, 6).error, StaleControllerEpochError)
     assert isinstance(broker.take(roles(state(2, 6), controller_epoch=7, broker_epoch=9)).error, StaleBrokerEpochError)
@@ -235,6 +237,21 @@ def test_a_replica_that_is_stopped_is_gone_and_its_files_where_that_is_said(brok
     broker.become(2, 4)
     broker.take(stop(EPOCH_DURING_DELETION, delete=True))
     assert broker.world.directories.get(TopicPartition("t", 0)) is None
+
+
+def test_a_replica_that_is_stopped_for_a_while_keeps_its_watermark(broker: Broker) -> None:
+    """As those of a broker that stops: its followers are stopped before it is."""
+    broker.become(1, 0)
+    broker.partition.append(bytearray(build_batch([(broker.world.clock.wall_ms(), None, b"x", ())])), 1)
+    broker.partition.fetched_by(2, 1, 1, 0, 0)
+    broker.become(2, 1)
+    broker.take(stop(1, delete=False))
+    broker.world.directories.checkpoint()
+    (home,) = broker.world.directories.directories
+    path = f"{home.path}/replication-offset-checkpoint"
+    assert checkpoints.read_offsets(broker.world.files, path) == {TopicPartition("t", 0): 1}  # KAFKA-858
+    broker.become(2, 2)
+    assert broker.partition.log.high_watermark == 1
 
 
 def test_coordinators_hear_of_roles_when_every_partition_is_known(broker: Broker) -> None:
@@ -368,6 +385,9 @@ def test_a_change_whose_outcome_is_not_known_is_asked_for_again_until_it_is(brok
     broker.world.loop.advance(10 * RETRY_MS)
     assert broker.partition.isr == (1,)
     assert len(broker.controller.asked) == 2
+    followers = broker.partition.followers
+    assert followers is not None
+    assert followers.proposal is None, "the next change can be asked for"  # KAFKA-12751
 
 
 def test_a_change_that_is_refused_for_certain_is_taken_back(broker: Broker) -> None:
@@ -393,7 +413,7 @@ def test_an_answer_that_was_lost_comes_with_the_news(broker: Broker) -> None:
     broker.become(1, 0)
     broker.isr.start()
     broker.world.loop.advance(2 * LAG_MS)
-    broker.take(news(state(1, 0, isr=(1,), partition_epoch=1)))
+    broker.take(news(state(1, 0, isr=(1,), partition_epoch=1)))  # KAFKA-12686
     assert broker.partition.isr == (1,)
     ((_, done),) = broker.controller.asked
     done(PeerUnreachableError("gone"))

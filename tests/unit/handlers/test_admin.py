@@ -122,6 +122,7 @@ def test_configurations_are_changed_key_by_key_and_the_log_follows(world: World,
 
 
 def test_changes_that_cannot_be(world: World) -> None:
+    # A15
     assert incremental(world, ("retention.ms", 0, "x")) == ErrorCode.invalid_config
     assert incremental(world, ("nonsense", 0, "1")) == ErrorCode.invalid_config
     assert incremental(world, ("retention.ms", 2, "1")) == ErrorCode.invalid_config
@@ -130,6 +131,28 @@ def test_changes_that_cannot_be(world: World) -> None:
     assert incremental(world, ("retention.ms", 0, "1"), ("retention.ms", 1, None)) == ErrorCode.invalid_request
     assert incremental(world, ("retention.ms", 0, "1"), topic="nowhere") == ErrorCode.unknown_topic_or_partition
     assert world.image.topic_configs["t"] == {"segment.ms": "100000"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["${file:/etc/passwd:root}", "${env:HOME}", "a\nb", '"}, "x": {"', "\x00\x1b[2J", "NaN", "0_1", "9" * 9000],
+    ids=["file", "variable", "line", "JSON", "control", "no number", "Python's number", "long number"],
+)
+def test_no_configuration_takes_a_value_that_means_something_elsewhere(world: World, value: str) -> None:
+    # A15, A20
+    keys = [config.name for config in describe(world, (2, "t")).configs]
+    assert len(keys) > 30
+    before = dict(world.image.topic_configs["t"])
+    assert {incremental(world, (key, 0, value)) for key in keys} == {ErrorCode.invalid_config}
+    assert world.image.topic_configs["t"] == before
+
+
+def test_no_secret_of_the_brokers_file_is_told(tmp_path: Path) -> None:
+    # A15
+    world = World(tmp_path, ssl_keystore_password="hunter2", sasl_jaas_config="hunter2", ssl_key_password="hunter2")
+    told = describe(world, (4, "1")).configs
+    assert len(told) > 100
+    assert "hunter2" not in str(told)
 
 
 @pytest.mark.parametrize("version", range(3))

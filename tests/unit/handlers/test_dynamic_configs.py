@@ -89,6 +89,7 @@ def test_a_topics_own_value_stays_when_the_brokers_changes(world: World) -> None
     ],
 )
 def test_what_cannot_be_set_is_refused_and_changes_nothing(world: World, change: tuple[str, int, str | None]) -> None:
+    # A15
     assert alter(world, "1", change) == ErrorCode.invalid_request
     assert world.image.broker_configs == {}
 

@@ -167,6 +167,14 @@ def test_sync_heartbeat_and_leave(world: World, version: int) -> None:
     assert code == ErrorCode.unknown_member_id
 
 
+def test_of_an_assignment_that_no_record_can_hold_a_member_is_told_as_by_kafka(world: World) -> None:
+    find(world)
+    joined = join(world)
+    large = shape(SYNC, 5).assignments.make(member_id=joined.member_id, assignment=bytes(2_000_000))
+    synced = sync(world, 5, joined, assignments=(large,))
+    assert synced.error_code == ErrorCode.unknown_server_error
+
+
 def test_newer_members_name_their_protocol(world: World) -> None:
     find(world)
     joined = join(world)
@@ -306,6 +314,7 @@ def test_groups_and_offsets_come_back_from_the_log_in_slices(world: World) -> No
 
 
 def test_a_group_whose_partition_is_led_elsewhere_is_not_coordinated_here(world: World) -> None:
+    # KAFKA-4362
     find(world)
     first = join(world)
     sync(world, 5, first)
@@ -338,6 +347,7 @@ def test_a_commit_is_answered_when_it_is_below_the_high_watermark(world: World) 
 
 
 def test_a_commit_that_cannot_be_written_is_refused_and_changes_nothing(world: World) -> None:
+    # KAFKA-4362
     find(world)
     commit(world)
     for partition in world.partitions.of_topic("__consumer_offsets"):
@@ -369,6 +379,7 @@ def test_offsets_expire_on_schedule(tmp_path: Path) -> None:
 
 
 def test_every_group_api_asks_the_authoriser(world: World) -> None:
+    # A12
     find(world)
     joined = join(world)
     sync(world, 5, joined)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.unit.handlers.world import World, shape
 from penstock.base.ids import TopicPartition
 from penstock.records.build import build_batch
 from penstock.storage import checkpoints
+from penstock.storage.answers import Bound
 from penstock.storage.partition_log import PartitionLog
 
 KEY = TopicPartition("t", 0)
@@ -80,6 +82,7 @@ def test_directories_are_told_with_what_lies_in_them(world: World, version: int)
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_replica_moves_with_everything_it_has(world: World, tmp_path: Path, version: int) -> None:
+    # KAFKA-8002, 16297: its segments begin elsewhere, and it is written while the copy takes its place
     for number in range(40):
         produce(
             world,
@@ -112,6 +115,70 @@ def test_a_replica_moves_with_everything_it_has(world: World, tmp_path: Path, ve
     assert checkpoints.read_offsets(world.files, f"{target}/log-start-offset-checkpoint")[KEY] == 7
 
 
+def after_jobs(world: World, count: int, happens: Callable[[], object]) -> None:
+    """Something happens on the loop when this many jobs of threads are done, and the next is on its way."""
+    run_in_thread, left = world.loop.run_in_thread, [count]
+
+    def run(job: Any, done: Any) -> None:
+        run_in_thread(job, done)
+        left[0] -= 1
+        if left[0] == 0:
+            world.loop.call_soon(happens)
+
+    world.loop.run_in_thread = run  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("written_anew", [0, 2, 60])
+def test_a_follower_that_is_cut_while_it_moves_is_the_same_log_afterwards(
+    world: World, tmp_path: Path, written_anew: int
+) -> None:
+    """Its leader's history parted from its own, after a part of it was copied already."""
+    for number in range(40):
+        produce(world, {("t", 0): batch(b"%d" % number * 50)})
+    partition = world.partitions.get("t", 0)
+    partition.take_role(leader=2, leader_epoch=1, isr=(1, 2), replicas=(1, 2))
+
+    def part() -> None:
+        assert KEY in world.moves.running, "it is under way"
+        assert world.moves.running[KEY].future is not None
+        world.directories.truncate(KEY, 3)
+        for number in range(written_anew):
+            records = bytearray(batch(b"anew %d" % number * 20))
+            records[:8], records[12:16] = (3 + number).to_bytes(8, "big"), b"\0\0\0\1"
+            partition.log.append_as_follower(records)
+
+    after_jobs(world, 3, part)
+    target = other(world, tmp_path)
+    assert move(world, target) == ErrorCode.none
+    before = partition.log
+    world.loop.turn()
+    assert home(world) == target.name
+    assert partition.log is not before
+    assert partition.log.end_offset == 3 + written_anew
+    for offset in range(3 + written_anew):
+        found = partition.log.read(offset, bytes_max=1, bound=Bound.LOG_END).slice
+        assert found is not None
+        assert (b"%d" % offset * 50 if offset < 3 else b"anew %d" % (offset - 3)) in found.read()
+
+
+def test_a_new_leader_epoch_does_not_hold_a_move_up(world: World, tmp_path: Path) -> None:
+    for number in range(40):
+        produce(world, {("t", 0): batch(b"%d" % number * 50)})
+    partition = world.partitions.get("t", 0)
+
+    def lead_anew() -> None:
+        assert KEY in world.moves.running
+        partition.take_role(leader=1, leader_epoch=5, isr=(1,), replicas=(1,))
+
+    after_jobs(world, 3, lead_anew)
+    move(world, other(world, tmp_path))
+    world.loop.turn()
+    assert world.moves.running == {}  # KAFKA-9654
+    assert home(world) == Path(partition.log.directory).parent.name
+    epochs = partition.log.leader_epochs
+    assert (partition.log.end_offset, epochs.latest, epochs.start_of(5)) == (40, 5, 40), "or no follower could join"
+
+
 def test_a_move_under_way_is_told_as_the_future(world: World, tmp_path: Path) -> None:
     produce(world, {("t", 0): batch(*[b"v" * 100] * 9)})
     target = other(world, tmp_path)
@@ -123,6 +190,7 @@ def test_a_move_under_way_is_told_as_the_future(world: World, tmp_path: Path) ->
 
 
 def test_to_where_it_is_nothing_moves_and_elsewhere_begins_anew(world: World, tmp_path: Path) -> None:
+    # KAFKA-9087
     assert move(world, tmp_path / home(world)) == ErrorCode.none
     assert world.moves.running == {}
     before = home(world)

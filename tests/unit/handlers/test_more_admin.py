@@ -189,6 +189,7 @@ def test_partitions_of_what_is_not_there(world: World) -> None:
 
 @pytest.mark.parametrize("version", range(2))
 def test_nobody_authenticates_on_a_plain_listener(world: World, version: int) -> None:
+    # A6
     assert world.send(17, version, mechanism="PLAIN").read().error_code == ErrorCode.illegal_sasl_state
     assert world.send(36, version, auth_bytes=b"\0u\0p").read().error_code == ErrorCode.illegal_sasl_state
 

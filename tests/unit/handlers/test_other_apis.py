@@ -39,6 +39,7 @@ def test_api_versions_lists_what_is_served(world: World, version: int) -> None:
 
 
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0(world: World) -> None:
+    # A7
     outcome = world.send_frame(b"\x00\x12\x00\x63\x00\x00\x00\x07\x00\x01c\x00???")
     assert isinstance(outcome, bytes)
     read: Any = entity_reader(load_response_schema(18, 0))
@@ -49,12 +50,14 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(world: Worl
 
 
 def test_a_client_with_a_strange_name_is_refused(world: World) -> None:
+    # A7, A14
     answer = world.send(18, 3, client_software_name="-x\n", client_software_version="1").read()
     assert answer.error_code == ErrorCode.invalid_request
 
 
 @pytest.mark.parametrize(("key", "version"), [(0, 2), (0, 14), (1, 3), (3, 14), (3, -1), (999, 0), (-1, 0)])
 def test_an_unknown_key_or_version_closes_the_connection(world: World, key: int, version: int) -> None:
+    # A7
     header = key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True)
     with pytest.raises(MalformedMessageError):
         world.send_frame(header + b"\x00\x00\x00\x07\x00\x01c\x00" + bytes(50))
@@ -74,6 +77,7 @@ def test_every_version_of_the_registry_has_a_schema(world: World) -> None:
 
 
 def test_every_api_refuses_a_body_of_noise(world: World) -> None:
+    # A2, A3
     for api in world.apis.values():
         for version in range(api.low, api.high + 1):
             header = api.key.to_bytes(2, "big") + version.to_bytes(2, "big") + b"\x00\x00\x00\x07\x00\x01c\x00"

@@ -182,11 +182,14 @@ def test_acks_0_gets_no_answer_and_an_error_closes_the_connection(world: World) 
 
 
 def test_internal_topics_are_not_written_by_clients(world: World) -> None:
+    # KAFKA-1580
+    # A11
     world.create_topic("__consumer_offsets")
     assert codes(produce(world, {("__consumer_offsets", 0): batch(b"a")})) == [ErrorCode.invalid_topic_exception]
 
 
 def test_a_topic_one_may_not_write_gives_nothing_away(world: World) -> None:
+    # A12
     world.authoriser.denied |= {(Action.WRITE, "t"), (Action.WRITE, "nowhere")}
     answer = produce(world, {("t", 0): batch(b"a"), ("nowhere", 0): batch(b"a")})
     assert codes(answer) == [ErrorCode.topic_authorization_failed] * 2
@@ -328,6 +331,7 @@ def test_the_budget_goes_to_the_first_and_one_batch_always_comes(world: World) -
 
 
 def test_a_client_that_says_it_is_a_replica_reads_nothing(world: World) -> None:
+    # A10
     produce(world, {("t", 0): batch(b"a")})
     make = shape(1, 11)
     wanted = make.topics.partitions.make(
@@ -438,7 +442,44 @@ def test_an_error_in_a_session_is_told_and_so_is_its_end(world: World) -> None:
     assert codes(well) == [ErrorCode.none]
 
 
+def test_a_session_is_held_to_the_leader_epoch_it_was_told_last(world: World) -> None:
+    # KAFKA-9338
+    partition = world.partitions.get("t", 0)
+    partition.take_role(leader=1, leader_epoch=3, isr=(1,), replicas=(1,))
+    session = fetch(world, {("t", 0): 0}, session=(0, 0), leader_epoch=3).read().session_id
+    partition.take_role(leader=1, leader_epoch=4, isr=(1,), replicas=(1,))
+    assert codes(fetch(world, {}, session=(session, 1))) == [ErrorCode.fenced_leader_epoch]
+    assert codes(fetch(world, {("t", 0): 0}, session=(session, 2), leader_epoch=4)) == [ErrorCode.none]
+    assert codes(fetch(world, {}, session=(session, 3))) == []
+    partition.take_role(leader=1, leader_epoch=5, isr=(1,), replicas=(1,))
+    assert codes(fetch(world, {}, session=(session, 4))) == [ErrorCode.fenced_leader_epoch]
+
+
+def test_a_session_goes_on_with_a_topic_whose_id_was_not_known_at_first_and_later_is_not_any_more(world: World) -> None:
+    # KAFKA-13111
+    soon = uuid.UUID(int=1)  # what `fetch` gives to a topic that there is not
+    first = fetch(world, {("soon", 0): 0, ("t", 0): 0}, version=13, session=(0, 0))
+    session = first.read().session_id
+    assert codes(first) == [ErrorCode.unknown_topic_id, ErrorCode.none]
+    assert codes(fetch(world, {}, version=13, session=(session, 1))) == [ErrorCode.unknown_topic_id]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.services.topics, "_new_id", lambda: soon)
+        world.create_topic("soon")
+    produce(world, {("soon", 0): batch(b"a")})
+    found = only(fetch(world, {}, version=13, session=(session, 2)))
+    assert found.error_code == ErrorCode.none
+    assert found.records
+    for name in ("soon", "t"):
+        world.services.topics.delete(world.image.topics[name], lambda error: None)
+        world.loop.turn()
+        world.create_topic(name)
+    others = codes(fetch(world, {}, version=13, session=(session, 3)))
+    assert others == [ErrorCode.unknown_topic_id] * 2, "others of their names"
+
+
 def test_sessions_are_bounded_and_only_old_or_smaller_ones_make_room(world: World) -> None:
+    # KAFKA-9137: the one that was not used for longest, not the one made first
+    # A14
     small = fetch(world, {("t", 0): 0}, session=(0, 0)).read().session_id
     fetch(world, {("t", 0): 0, ("t", 1): 0}, session=(0, 0))
     assert fetch(world, {("t", 0): 0}, session=(0, 0)).read().session_id == 0, "no room, nobody smaller"
@@ -447,3 +488,4 @@ def test_sessions_are_bounded_and_only_old_or_smaller_ones_make_room(world: Worl
     assert fetch(world, {("t", 0): 0}, session=(0, 0)).read().session_id > 0, "the other was idle for long"
     assert len(world.services.fetch_sessions) == 2
     assert world.services.fetch_sessions.evictions == 1
+    assert fetch(world, {}, session=(small, 2)).read().error_code == ErrorCode.none

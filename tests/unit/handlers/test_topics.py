@@ -93,6 +93,8 @@ def test_a_topic_is_not_made_where_client_or_broker_say_no(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ["../../etc", "..", ".", "a/b", "a\x00b", "", "ä", "x" * 250])
 def test_a_name_that_cannot_be_a_path_is_no_topic(world: World, name: str) -> None:
+    # KAFKA-495
+    # A13
     assert outcomes(world, metadata(world, [name])) == {name: ErrorCode.invalid_topic_exception}
     assert outcomes(world, create(world, {"name": name})) == {name: ErrorCode.invalid_topic_exception}
     assert world.image.topics == {}
@@ -119,6 +121,7 @@ def test_topics_are_found_by_id(world: World) -> None:
 
 
 def test_topics_one_may_not_see_are_not_there(world: World) -> None:
+    # A12
     world.create_topic("t")
     world.create_topic("secret")
     world.authoriser.denied.add((Action.DESCRIBE, "secret"))
@@ -139,6 +142,7 @@ def test_topics_are_created_in_any_version(world: World, version: int) -> None:
 
 
 def test_what_cannot_be_created(world: World) -> None:
+    # A13, A14
     world.create_topic("there.is")
     answer = create(
         world,
@@ -279,6 +283,7 @@ def test_a_kept_answer_changes_with_its_topic_and_with_the_brokers(world: World,
 
 
 def test_what_is_kept_of_topics_that_are_gone_does_not_pile_up(world: World) -> None:
+    # A14
     for number in range(20):
         world.create_topic(f"t{number}")
         metadata(world, None).read()

@@ -127,6 +127,7 @@ def test_verification_can_be_switched_off(tmp_path: Path) -> None:
 
 
 def test_a_transactional_request_comes_from_one_producer(world: Served) -> None:
+    # A11
     stamp = opened(world, T0, T1)
     entity = shape(0, 11)
 
@@ -148,8 +149,9 @@ def test_a_transactional_request_comes_from_one_producer(world: Served) -> None:
     assert codes == [ErrorCode.invalid_producer_id_mapping] * 2
 
 
-# Attack A11.
+# Crafted writes.
 def test_the_transactional_flag_is_no_way_around_access_control(world: Served) -> None:  # CVE-2018-17196
+    # A11
     stamp = opened(world, T0)
     for transactional_id in (None, "x"):
         world.authoriser.denied = {(Action.WRITE, "x")}
@@ -159,6 +161,7 @@ def test_the_transactional_flag_is_no_way_around_access_control(world: Served) -
 
 
 def test_a_foreign_transactional_id_writes_nothing(world: Served) -> None:
+    # A11
     stamp = opened(world, T0)
     other = world.requests.init("other")
     said = world.requests.produce("other", stamp, *T0, [b"v"], sequence=0, version=11)
@@ -171,6 +174,7 @@ def test_a_foreign_transactional_id_writes_nothing(world: Served) -> None:
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
 def test_clients_write_no_internal_topics_in_transactions_either(world: Served, topic: str) -> None:
+    # A11
     stamp = opened(world, T0)
     assert world.requests.produce("x", stamp, topic, 0, [b"v"], sequence=0, version=11)[0] == "invalid_topic_exception"
     assert world.requests.add_partitions("x", stamp, [(topic, 0)]) == {(topic, 0): "topic_authorization_failed"}
@@ -186,6 +190,7 @@ def test_markers_are_for_brokers_and_operators(world: Served) -> None:  # A10
 
 
 def test_only_brokers_ask_about_many_transactions(world: Served) -> None:
+    # A10
     world.authoriser.denied = {(Action.CLUSTER_ACTION, "kafka-cluster")}
     entity = shape(24, 5)
     answer = world.call(24, 5, entity.make(transactions=()))
@@ -593,6 +598,7 @@ def test_the_counters_tell_how_many_are_open_for_how_long_and_how_many_were_abor
 
 
 def test_ids_expire_in_batches_that_fit(world: Served) -> None:  # KAFKA-13099
+    # A14
     world.transactions.start()
     names = [f"{number:05d}" + "n" * 20_000 for number in range(60)]
     for name in names:

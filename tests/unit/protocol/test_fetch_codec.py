@@ -189,6 +189,7 @@ def test_an_answer_reads_in_kio_as_it_was_meant(version: int) -> None:
 def test_every_cut_and_every_changed_byte_is_read_or_refused(version: int) -> None:
     @settings(max_examples=40)
     @given(requests(version), st.data())
+    # A3
     def check(entity: Any, data: st.DataObject) -> None:
         frame = bytearray(write(entity))
         for _ in range(data.draw(st.integers(1, 4))):

@@ -143,6 +143,7 @@ def test_an_answer_reads_in_kio_as_it_was_meant(version: int) -> None:
 def test_every_cut_and_every_changed_byte_is_read_or_refused(version: int) -> None:
     @settings(max_examples=40)
     @given(requests(version), st.data())
+    # A3
     def check(entity: Any, data: st.DataObject) -> None:
         frame = bytearray(write(entity))
         for _ in range(data.draw(st.integers(1, 4))):
@@ -155,6 +156,7 @@ def test_every_cut_and_every_changed_byte_is_read_or_refused(version: int) -> No
 
 
 def test_a_claim_of_many_partitions_in_a_small_frame_is_refused() -> None:
+    # A2
     plain = b"\xff\xff" + b"\x00\x01" + bytes(4) + b"\x7f\xff\xff\xff"
     with pytest.raises(MalformedMessageError, match="elements are claimed"):
         decode_produce_request(plain, 0, 7)

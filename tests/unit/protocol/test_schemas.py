@@ -21,6 +21,7 @@ EVERY_VERSION = [(key, version) for key, name in sorted(api_key_map.items()) for
 
 
 def test_an_array_of_two_thousand_million_in_a_small_frame_is_refused() -> None:
+    # A2
     with pytest.raises(MalformedMessageError, match="elements are claimed"):
         codec(3, 1).decode(b"\x7f\xff\xff\xff" + bytes(10), 0)
     with pytest.raises(MalformedMessageError, match="elements are claimed"):
@@ -42,6 +43,7 @@ def test_a_tagged_field_that_is_known_is_kept_beside_an_unknown_one() -> None:
 
 
 def test_null_means_every_topic_where_the_schema_says_so() -> None:
+    # A3
     assert codec(3, 1).decode(b"\xff\xff\xff\xff", 0).topics is None
     with pytest.raises(MalformedMessageError):
         codec(3, 1).decode(b"\xff\xff\xff\xfe", 0)
@@ -53,6 +55,7 @@ def test_null_means_every_topic_where_the_schema_says_so() -> None:
     st.lists(st.sampled_from([0, 0, 0, 1, 1, 2, 3, 4, 7, 16, 97, 127, 128, 254, 255]), max_size=120).map(bytes),
 )
 def test_any_bytes_in_any_version_are_read_or_refused(api: tuple[int, int], body: bytes) -> None:
+    # A2, A3
     with contextlib.suppress(MalformedMessageError):
         codec(*api).decode(body, 0)
 
@@ -65,6 +68,7 @@ def test_varints_come_back(value: int) -> None:
 
 @pytest.mark.parametrize("encoded", [b"\xff\xff\xff\xff\xff\x01", b"\xff\xff\xff\xff\x7f"])
 def test_a_varint_over_32_bits_is_refused(encoded: bytes) -> None:
+    # A3
     with pytest.raises(MalformedMessageError):
         read_unsigned_varint(encoded, 0)
 
@@ -90,6 +94,7 @@ def test_request_headers() -> None:
     [b"", b"\x00\x03\x00", b"\x00\x03\x00\x0c\x00\x00\x00\x07\x00\x09ab", b"\x00\x03\x00\x0c" + b"\xff" * 5 + b"\xfe"],
 )
 def test_a_broken_header_is_refused(frame: bytes) -> None:
+    # A7
     with pytest.raises(MalformedMessageError):
         read_request_header(frame)
 

@@ -158,6 +158,7 @@ def test_responses_are_kafkas_byte_for_byte(key: int) -> None:
 
 
 def test_a_frame_that_claims_too_much_is_refused() -> None:
+    # A2
     frame = bytearray(bytes.fromhex(REQUEST_BYTES[4]))
     frame[22:23] = b"\xff\xff\xff\xff\x07"  # topic states
     with pytest.raises(MalformedMessageError):

@@ -79,6 +79,7 @@ class PurgatoryAgainstAModel(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_left_behind(self) -> None:
+        # KAFKA-664
         assert self.purgatory.waiting == len(self.waiting)
         assert self.purgatory.watched == sum(len(entry[1]) for entry in self.waiting)
         assert self.purgatory.keys == len(frozenset().union(*(entry[1] for entry in self.waiting)))

@@ -11,17 +11,16 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from penstock.base.errors import CorruptRecordError, MessageTooLargeError
-from penstock.records import codecs
+from penstock.records import codec_frames
 from penstock.records.batch import Codec
-from penstock.records.codecs import (
+from penstock.records.codec_frames import (
     EXPANDED_BYTES_FLOOR,
     EXPANDED_BYTES_MAX,
     GZIP_MEMBERS_MAX,
     PIECES_MAX,
-    compress,
-    decompress,
     expanded_bytes_max,
 )
+from penstock.records.codecs import compress, decompress
 
 COMPRESSED = [codec for codec in Codec if codec != Codec.NONE]
 TEXT = b"".join(b'{"user": %d, "page": "/article/%d"}\n' % (i * 7 % 100, i * i % 1000) for i in range(6000))
@@ -99,6 +98,7 @@ def test_the_limit_grows_with_the_payload_between_a_floor_and_a_ceiling() -> Non
 
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_the_limit_is_exact(codec: Codec) -> None:
+    # A4
     payload = compress(codec, TEXT)
     assert bytes(decompress(codec, payload, bytes_max=len(TEXT))) == TEXT
     with pytest.raises(MessageTooLargeError):
@@ -123,6 +123,7 @@ BOMBS: dict[str, tuple[Codec, Callable[[], bytes]]] = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_costs_an_error_and_no_larger_buffers_than_the_limit(name: str) -> None:
+    # A4, A20
     codec, make = BOMBS[name]
     payload = make()
     tracemalloc.start()
@@ -168,6 +169,7 @@ CORRUPT = {
 
 @pytest.mark.parametrize("name", CORRUPT)
 def test_a_corrupt_payload_is_a_corrupt_record(name: str) -> None:
+    # A4
     # KAFKA-765, KAFKA-4776
     codec, payload = CORRUPT[name]
     with pytest.raises((CorruptRecordError, MessageTooLargeError)) as caught:
@@ -177,6 +179,7 @@ def test_a_corrupt_payload_is_a_corrupt_record(name: str) -> None:
 
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_random_damage_raises_only_declared_errors(codec: Codec) -> None:
+    # A4
     generator = random.Random(codec)
     payloads = [compress(codec, data) for data in (b"", b"a", TEXT[:2000], NOISE[:500], bytes(70_000))]
     payloads += [payload[:3000] for kind, payload in WRITTEN.values() if kind == codec]
@@ -222,19 +225,20 @@ MANY_PIECES: dict[str, tuple[Codec, Callable[[int], bytes], int]] = {
 def test_a_payload_of_very_many_pieces_costs_an_error_and_not_its_time(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A4
     codec, make, limit = MANY_PIECES[name]
     with pytest.raises(CorruptRecordError, match=r"pieces|members"):
         decompress(codec, make(limit * 2 + 2))
-    monkeypatch.setattr(codecs, "PIECES_MAX", 10)
-    monkeypatch.setattr(codecs, "GZIP_MEMBERS_MAX", 10)
+    monkeypatch.setattr(codec_frames, "PIECES_MAX", 10)
+    monkeypatch.setattr(codec_frames, "GZIP_MEMBERS_MAX", 10)
     with pytest.raises(CorruptRecordError, match=r"pieces|members"):
         decompress(codec, make(24))
 
 
 def test_as_many_pieces_as_are_allowed_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codecs, "GZIP_MEMBERS_MAX", 10)
+    monkeypatch.setattr(codec_frames, "GZIP_MEMBERS_MAX", 10)
     assert decompress(Codec.GZIP, compress(Codec.GZIP, b"ab") * 10) == b"ab" * 10
-    monkeypatch.setattr(codecs, "PIECES_MAX", 4)
+    monkeypatch.setattr(codec_frames, "PIECES_MAX", 4)
     data = random.Random(1).randbytes(3 * 32 * 1024 + 5)
     assert decompress(Codec.SNAPPY, compress(Codec.SNAPPY, data)) == data
 

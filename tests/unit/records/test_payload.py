@@ -124,6 +124,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize("name", MALFORMED)
 def test_malformed_records_are_refused(name: str) -> None:
+    # A3
     payload = MALFORMED[name]
     with pytest.raises(InvalidRecordError) as caught:
         check(payload, 1)
@@ -156,6 +157,7 @@ def test_a_timestamp_that_leaves_64_bits_is_refused() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 3, (1 << 31) - 1, -1])
 def test_a_count_other_than_the_records_is_refused(count: int) -> None:
+    # A2
     # KAFKA-6554; and a count that the bytes cannot hold allocates nothing (CVE-2022-34917)
     payload = record(0) + record(1)
     with pytest.raises(InvalidRecordError):

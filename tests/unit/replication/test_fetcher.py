@@ -6,8 +6,10 @@ import pytest
 from tests.unit.replication.logs import KEY, Replica
 
 from penstock.base.errors import CorruptRecordError, OffsetOutOfRangeError, PenstockError
+from penstock.records.build import build_batch
 from penstock.replication.errors import NotLeaderOrFollowerError
 from penstock.replication.fetcher import Asked, Fetcher, Got, LeaderOffsets
+from penstock.replication.partition import Diverging
 
 BACKOFF_MS = 1_000
 
@@ -62,6 +64,7 @@ def test_more_than_a_segment_takes_is_taken_batch_by_batch() -> None:
 
 def test_kip_101_scenario_1_a_record_that_was_committed_survives_a_quick_change_of_leaders() -> None:
     """The follower has the record and does not know yet that it is committed; it must not cut it when it starts again."""
+    # KAFKA-1211
     leader, follower = Replica(1), Replica(2)
     leader.lead(0, (1, 2), (1, 2))
     follower.follow(1, 0)
@@ -76,6 +79,7 @@ def test_kip_101_scenario_1_a_record_that_was_committed_survives_a_quick_change_
 
 def test_kip_101_scenario_2_logs_that_parted_are_the_same_again() -> None:
     """Both lost power; the one with fewer records led meanwhile, and wrote at the same offset."""
+    # KAFKA-1211
     one, two = Replica(1), Replica(2)
     one.lead(0, (1, 2))
     two.follow(1, 0)
@@ -92,6 +96,7 @@ def test_kip_101_scenario_2_logs_that_parted_are_the_same_again() -> None:
 
 def test_kip_279_a_follower_cuts_once_for_each_epoch_that_the_two_do_not_share() -> None:
     """Fast fail-overs: each led in an epoch that the other never saw."""
+    # KAFKA-6361
     one, two = Replica(1), Replica(2)
     one.lead(0, (1, 2))
     two.follow(1, 0)
@@ -106,6 +111,43 @@ def test_kip_279_a_follower_cuts_once_for_each_epoch_that_the_two_do_not_share()
     one.follow(2, 3)
     assert catch_up(fetcher_of(one, 2), two, one) >= 1
     assert one.content() == two.content()
+
+
+def test_a_follower_that_missed_an_epoch_of_another_leader_cuts_what_that_one_took_back() -> None:
+    """It hears only of the third epoch, with the same leader as in the first: that one was cut by somebody else in between."""
+    one, two, three = Replica(1), Replica(2), Replica(3)
+    one.lead(0, (1, 2, 3))
+    for follower in (two, three):
+        follower.follow(1, 0)
+    one.write(b"a")
+    catch_up(fetcher_of(three), one, three)
+    one.write(b"taken back")
+    missed = fetcher_of(two)
+    catch_up(missed, one, two)
+    three.lead(1, (3,))
+    three.write(b"b", b"c")
+    one.follow(3, 1)
+    catch_up(fetcher_of(one, 3), three, one)
+    one.lead(2, (1,))
+    one.write(b"d")
+    two.follow(1, 2)
+    assert catch_up(missed, one, two) >= 1  # KAFKA-7164
+    assert two.content() == one.content()
+
+
+def test_a_new_leader_knows_where_its_epoch_begins_before_it_wrote_anything() -> None:
+    """A follower is not told that nothing is known of the epoch, and cuts nothing."""
+    one, two = Replica(1), Replica(2)
+    one.lead(0, (1, 2))
+    two.follow(1, 0)
+    one.write(b"a", b"b")
+    catch_up(fetcher_of(two), one, two)
+    assert two.log.high_watermark == 0
+    one.lead(1, (1, 2), version=1)
+    assert one.log.leader_epochs.end_offset_for(1, one.log.end_offset) == (1, 2)  # KAFKA-7415
+    two.follow(1, 1)
+    assert catch_up(fetcher_of(two), one, two) == 0
+    assert two.log.end_offset == 2
 
 
 def test_an_epoch_in_which_nothing_was_written_does_not_hold_a_follower_up() -> None:
@@ -142,6 +184,40 @@ def test_with_a_diverging_epoch_nothing_else_of_the_answer_counts() -> None:
     assert (one.log.end_offset, one.log.high_watermark) == (1, 0)  # KAFKA-14704: cut first, no watermark from it
 
 
+def test_a_partition_that_is_not_followed_any_more_is_not_cut() -> None:
+    """Its role changed while an answer was on its way that tells it to cut."""
+    leader, follower = Replica(1), Replica(2)
+    leader.lead(3, (1, 2))
+    follower.lead(0, (2,))
+    follower.write(b"a", b"b")
+    follower.follow(1, 3)
+    fetcher = fetcher_of(follower)
+    asked = fetcher.ask(0)
+    cut = leader.answer(asked[0])._replace(error=None, diverging=Diverging(0, 0))
+    outside = fetcher.take(asked, [_refused(OffsetOutOfRangeError(2, 0, 0))], 0).outside
+    fetcher.remove(KEY)
+    assert fetcher.take(asked, [cut], 0).moved == []  # KAFKA-13207
+    assert not fetcher.take_offsets(outside[0], LeaderOffsets(0, 0), 0)  # KAFKA-8012
+    assert follower.log.end_offset == 2
+
+
+def test_an_answer_without_records_changes_nothing_of_what_is_asked_next() -> None:
+    leader, follower = Replica(1), Replica(2)
+    leader.lead(0, (1, 2))
+    follower.follow(1, 0)
+    leader.write(b"a")
+    fetcher = fetcher_of(follower)
+    catch_up(fetcher, leader, follower)
+    leader.lead(1, (1, 2), version=1)
+    follower.follow(1, 1)
+    before = fetcher.ask(10**9)
+    empty = leader.answer(before[0])
+    assert (empty.error, empty.diverging, empty.records) == (None, None, b"")
+    fetcher.take(before, [empty], 0)
+    assert fetcher.ask(10**9) == before
+    assert before[0].last_epoch == 0, "of the last record, not of the leader"  # KAFKA-15510
+
+
 def test_an_answer_to_what_is_not_asked_any_more_is_dropped() -> None:
     leader, follower = Replica(1), Replica(2)
     leader.lead(0, (1, 2))
@@ -176,7 +252,8 @@ def test_out_of_range(leader_offsets: LeaderOffsets, end_offset: int) -> None:
     (outside,) = taken.outside
     assert fetcher.ask(10**9) == [], "it waits for the leader's offsets"
     fetcher.take_offsets(outside, leader_offsets, 0)
-    assert follower.log.end_offset == end_offset
+    assert follower.log.end_offset == end_offset  # KAFKA-7414: also where that is below its own watermark
+    assert follower.log.high_watermark >= follower.log.log_start_offset  # KAFKA-9491
     assert [one.offset for one in fetcher.ask(10**9)] == [end_offset]
 
 
@@ -237,6 +314,53 @@ def test_a_follower_takes_over_where_the_leaders_log_begins() -> None:
     leader.log.delete_records(1)
     catch_up(fetcher, leader, follower)
     assert follower.log.log_start_offset == 1
+
+
+def test_a_log_that_begins_within_a_batch_is_followed_from_there() -> None:
+    """The leader's answer begins below what was asked for, with the batch that holds it."""
+    leader, follower = Replica(1), Replica(2)
+    leader.lead(0, (1,))
+    leader.partition.append(bytearray(build_batch([(0, None, b"%d" % number, ()) for number in range(3)])), 1)
+    leader.write(b"after")
+    leader.log.delete_records(1)
+    follower.follow(1, 0)
+    catch_up(fetcher_of(follower), leader, follower)  # KAFKA-6975
+    assert (follower.log.log_start_offset, follower.log.end_offset) == (1, 4)
+    assert follower.content() == leader.content()
+
+
+def test_a_leader_whose_log_begins_beyond_its_own_watermark_is_followed_all_the_same() -> None:
+    """As where the two were told at different moments."""
+    leader, follower = Replica(1), Replica(2)
+    leader.lead(0, (1,))
+    follower.follow(1, 0)
+    leader.write(b"a", b"b", b"c")
+    fetcher = fetcher_of(follower)
+    asked = fetcher.ask(0)
+    got = leader.answer(asked[0])._replace(high_watermark=1, log_start_offset=5)
+    assert fetcher.take(asked, [got], 0).moved == [KEY]  # KAFKA-7104
+    assert (follower.log.log_start_offset, follower.log.high_watermark, follower.log.end_offset) == (1, 1, 3)
+    assert [one.offset for one in fetcher.ask(0)] == [3], "and it is not held up"
+
+
+def test_a_watermark_that_the_leader_does_not_know_is_none() -> None:
+    leader, follower = Replica(1), Replica(2)
+    leader.lead(0, (1, 2))
+    follower.follow(1, 0)
+    leader.write(b"a")
+    fetcher = fetcher_of(follower)
+    asked = fetcher.ask(0)
+    fetcher.take(asked, [leader.answer(asked[0])._replace(high_watermark=-1, log_start_offset=-1)], 0)
+    assert (follower.log.high_watermark, follower.log.end_offset) == (0, 1)  # KAFKA-3978
+
+
+def test_a_batch_larger_than_todays_largest_message_is_followed() -> None:
+    leader, follower = Replica(1), Replica(2, max_message_bytes="100")
+    leader.lead(0, (1, 2))
+    follower.follow(1, 0)
+    leader.write(b"x" * 5_000)
+    catch_up(fetcher_of(follower), leader, follower)
+    assert follower.content() == leader.content()  # KAFKA-9617
 
 
 def test_a_leader_refuses_an_offset_before_its_start_even_where_epochs_differ() -> None:

@@ -43,7 +43,7 @@ def test_what_a_leader_wrote_before_another_one_led_is_not_acknowledged() -> Non
     leader = Replica(1)
     leader.lead(4, (1, 2, 3))
     written = AwaitedAppend(leader.partition, 4, leader.write(b"a", acks=-1), -1)
-    leader.follow(2, 5)
+    leader.follow(2, 5)  # KAFKA-2960
     with pytest.raises(NotLeaderOrFollowerError):
         acknowledged(written)
     leader.lead(6, (1, 2, 3))
@@ -87,6 +87,7 @@ def test_while_a_shrink_is_under_way_the_leaver_counts() -> None:
 def test_an_older_confirmation_or_one_of_another_epoch_changes_nothing() -> None:
     leader = Replica(1)
     leader.lead(3, (1, 2), version=5)
+    # KAFKA-12686
     assert not leader.partition.confirm_isr(3, (1,), 5)
     assert not leader.partition.confirm_isr(2, (1,), 6)
     assert leader.partition.isr == (1, 2)
@@ -102,6 +103,30 @@ def test_a_follower_joins_only_from_the_start_of_the_leaders_epoch() -> None:
     assert leader.log.high_watermark == 0
     assert leader.fetched(2, 1).proposal is None, "KAFKA-7128: it has the high watermark, not the epoch"
     assert leader.fetched(2, 2).proposal is not None
+
+
+def test_a_follower_that_reaches_the_leaders_end_joins_though_more_is_written_all_the_while() -> None:
+    leader = Replica(1)
+    leader.lead(0, (1,))
+    for _ in range(3):
+        behind = leader.write(b"a")
+        leader.write(b"b")
+        assert leader.fetched(2, behind).proposal is None, "not all that is committed"
+    assert leader.fetched(2, leader.log.end_offset).proposal.isr == (1, 2)  # KAFKA-4485
+    leader.write(b"c")
+    assert leader.partition.propose_shrink(leader.clock.monotonic_ms(), LAG_MS) is None
+
+
+def test_a_member_that_is_no_replica_leaves_and_holds_nothing_up() -> None:
+    """As a reassignment that another controller cut off may leave it."""
+    leader = Replica(1)
+    leader.lead(0, (1, 2, 4), (1, 2))
+    leader.write(b"a")
+    leader.fetched(2, 1)
+    assert leader.log.high_watermark == 1
+    proposal = leader.partition.propose_shrink(leader.clock.monotonic_ms(), LAG_MS)
+    assert proposal is not None
+    assert proposal.isr == (1, 2)  # KAFKA-9672
 
 
 def test_an_idle_follower_that_has_everything_stays() -> None:

@@ -23,6 +23,20 @@ from penstock.server.connection import (
 )
 from penstock.server.dispatch import Outcome, Waiting
 from penstock.server.listener import Server
+from penstock.server.turn import Turn
+
+
+class ManualTurn(Turn):
+    """Ends when a test says so."""
+
+    is_planned = False
+
+    def _plan_end(self) -> None:
+        self.is_planned = True
+
+    def end(self) -> None:
+        self.is_planned = False
+        super().end()
 
 
 class FakeTransport(asyncio.Transport):
@@ -33,7 +47,7 @@ class FakeTransport(asyncio.Transport):
         self.closed = False
         self.aborted = False
         self.unsent_bytes = 0
-        self.turn_ends: list[Connection] = []
+        self.turn = ManualTurn()
         self.jobs: list[Callable[[], object]] = []
 
     def run_in_thread(self, job: Callable[[], Any], done: Callable[[Any], object]) -> None:
@@ -74,8 +88,8 @@ class FakeTransport(asyncio.Transport):
     @property
     def sent(self) -> bytes:
         """What was sent by the end of the turn."""
-        while self.turn_ends:
-            self.turn_ends.pop(0).end_turn()
+        while self.turn.is_planned:
+            self.turn.end()
         return b"".join(self.written)
 
 
@@ -110,15 +124,19 @@ def connect(dispatch: Callable[[Any, Peer], Outcome], *, may_open: bool = True) 
 
 
 def connected(
-    dispatch: Callable[[Any, Peer], Outcome], transport: FakeTransport, *, may_open: bool = True
+    dispatch: Callable[[Any, Peer], Outcome],
+    transport: FakeTransport,
+    *,
+    may_open: bool = True,
+    frame_bytes_max: int = 1000,
 ) -> Connection:
     made = Connection(
         dispatch,
         listener="PLAINTEXT",
-        frame_bytes_max=1000,
+        frame_bytes_max=frame_bytes_max,
         opened=lambda _: may_open,
         closed=lambda _: None,
-        flush_soon=transport.turn_ends.append,
+        turn=transport.turn,
         run_in_thread=transport.run_in_thread,
     )
     made.connection_made(transport)
@@ -195,6 +213,7 @@ def test_too_many_requests_under_way_stop_the_reading_until_some_are_answered() 
 
 
 def test_a_client_that_does_not_read_is_not_served_on() -> None:
+    # A5
     made, transport = connect(echo)
     made.pause_writing()
     made.data_received(frame(b"a") + frame(b"b"))
@@ -222,6 +241,7 @@ def test_a_client_that_sends_without_pause_lets_the_others_have_their_turn() -> 
 
 
 def test_long_answers_to_short_requests_do_not_pile_up_before_a_client_that_does_not_read() -> None:
+    # A5
     answered: list[bytes] = []
 
     def dispatch(payload: bytes, _peer: Peer) -> Outcome:
@@ -248,8 +268,8 @@ def test_long_answers_leave_room_for_others_in_each_turn() -> None:
     made, transport = connect(lambda payload, _: bytes(WRITE_BUFFER_BYTES // 2))
     made.data_received(frame(b"x") * 20)
     sizes = [sum(map(len, transport.written))]
-    while transport.turn_ends:
-        transport.turn_ends.pop(0).end_turn()
+    while transport.turn.is_planned:
+        transport.turn.end()
         sizes.append(sum(map(len, transport.written)))
     assert sizes[-1] == 20 * (WRITE_BUFFER_BYTES // 2)
     assert max(after - before for before, after in itertools.pairwise(sizes)) <= 2 * WRITE_BUFFER_BYTES
@@ -268,8 +288,8 @@ def test_a_client_with_many_requests_lets_others_have_their_turn() -> None:
     made.data_received(b"".join(map(frame, wanted)))
     assert len(answered) == REQUESTS_A_TURN
     was_reading, turns = transport.reading, 0
-    while transport.turn_ends:
-        transport.turn_ends.pop(0).end_turn()
+    while transport.turn.is_planned:
+        transport.turn.end()
         turns += 1
     assert turns >= 2
     assert answered == wanted
@@ -308,6 +328,7 @@ def served(dispatch: Callable[[Any, Peer], Outcome] = echo) -> tuple[Server, Con
 
 
 def test_a_connection_is_closed_when_nothing_came_for_a_whole_interval() -> None:
+    # A5
     server, made, transport = served(lambda payload, _: None)
     assert server.close_idle() == 0
     made.data_received(frame(b"a"))
@@ -327,6 +348,7 @@ def test_whoever_waits_for_an_answer_is_not_idle() -> None:
 
 
 def test_a_client_that_takes_nothing_of_its_answers_for_a_whole_interval_is_shown_out() -> None:
+    # A5
     server, made, transport = served()
     made.pause_writing()
     made.data_received(frame(b"a"))
@@ -341,6 +363,7 @@ def test_a_client_that_takes_nothing_of_its_answers_for_a_whole_interval_is_show
 
 
 def test_a_closed_connection_does_not_wait_for_ever_for_its_client_to_read() -> None:
+    # A5
     server, made, transport = served()
     made.data_received(b"\x7f\xff\xff\xff")
     assert transport.closed
@@ -426,6 +449,7 @@ def test_an_error_closes_this_connection_and_answers_nothing_after_it(error: Exc
 
 
 def test_a_frame_over_the_limit_closes_the_connection() -> None:
+    # A1
     made, transport = connect(echo)
     made.data_received(b"\x7f\xff\xff\xff")
     assert transport.closed
@@ -444,6 +468,7 @@ def test_a_lost_connection_abandons_what_it_waited_for() -> None:
 
 
 def test_one_connection_too_many_is_closed() -> None:
+    # A14
     _, transport = connect(echo, may_open=False)
     assert transport.closed
 

@@ -37,6 +37,7 @@ def test_a_frame_in_pieces_is_joined_into_writable_bytes() -> None:
 
 @pytest.mark.parametrize("length", [-1, -(2**31), 1001, 2**31 - 1, 0x16030100])
 def test_a_length_that_may_not_be_is_refused_and_nothing_is_set_aside(length: int) -> None:
+    # A1
     framing = Framing(1000)
     with pytest.raises(FrameLimitError):
         framing.feed(length.to_bytes(4, "big", signed=True))
@@ -45,11 +46,13 @@ def test_a_length_that_may_not_be_is_refused_and_nothing_is_set_aside(length: in
 
 @pytest.mark.parametrize("arrived", [4, 10, 1100])
 def test_a_frame_over_the_limit_is_refused_however_much_of_it_is_there(arrived: int) -> None:
+    # A1
     with pytest.raises(FrameLimitError):
         Framing(1000).feed(framed(bytes(1001))[:arrived])
 
 
 def test_a_slow_sender_costs_only_what_it_sent() -> None:
+    # A1, A5
     framing = Framing(100_000_000)
     framing.feed((90_000_000).to_bytes(4, "big"))
     for _ in range(10):

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Iterable
+from itertools import count
+
+import pytest
 
 from penstock.base.metrics import Family, Kind, Sample, gauge
+from penstock.server import metrics_page
 from penstock.server.metrics_page import MetricsPage
 
 
@@ -48,6 +53,36 @@ def test_other_requests_are_told_so() -> None:
 def test_what_is_no_request_is_closed_without_an_answer() -> None:
     assert ask(one, b"GET /metrics HT") == ("", "")
     assert ask(one, b"x" * 20_000) == ("", "")
+
+
+@pytest.mark.parametrize("request_sent", [b"", b"GET /metrics HTTP/1.1\r\n\r\n"], ids=["says nothing", "reads nothing"])
+def test_a_client_that_says_or_reads_nothing_is_shown_out(monkeypatch: pytest.MonkeyPatch, request_sent: bytes) -> None:
+    # A5, A20
+    for name in ("_REQUEST_SECONDS_MAX", "_ANSWER_SECONDS_MAX"):
+        monkeypatch.setattr(metrics_page, name, 0.2)
+    served: list[asyncio.StreamWriter] = []
+
+    class Watched(MetricsPage):
+        async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await super()._serve(reader, writer)
+            served.append(writer)
+            over.set()
+
+    def endless() -> list[Family]:
+        return [Family("p", Kind.GAUGE, "x", lambda: (Sample((("n", "x" * 100),), n) for n in count()))]
+
+    async def exchange() -> None:
+        page = Watched(endless)
+        port = await page.start("127.0.0.1", 0)
+        with socket.create_connection(("127.0.0.1", port)) as deaf:
+            deaf.sendall(request_sent)
+            await asyncio.wait_for(over.wait(), 60)
+            assert served[0].transport.is_closing()
+            assert served[0].transport.get_write_buffer_size() == 0
+        page.stop()
+
+    over = asyncio.Event()
+    asyncio.run(exchange())
 
 
 def test_many_lines_come_whole() -> None:

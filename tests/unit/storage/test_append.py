@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 
 import pytest
 from tests.support.log_checks import rows_of
@@ -85,6 +86,7 @@ def test_a_flipped_byte_is_refused_wherever_it_counts(byte: int) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_the_old_formats_are_refused_by_name(magic: int) -> None:
+    # A4
     data = bytearray(produced())
     data[16] = magic
     refused(bytes(data), UnsupportedForMessageFormatError, "formats 0 and 1")
@@ -94,6 +96,27 @@ def test_a_codec_that_does_not_exist_is_refused() -> None:
     data = bytearray(produced())
     data[22] |= 5
     refused(with_crc(data), UnsupportedCompressionTypeError)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_bomb_is_refused_and_one_with_a_wrong_crc_is_not_even_opened(codec: Codec) -> None:
+    # A4
+    bomb = bytearray(build_batch([(T0, None, bytes(90 << 20), ())], codec=codec))
+    assert len(bomb) < 6 << 20
+    config = log_config({"max.message.bytes": str(16 << 20)}, {})
+    peaks = []
+    for error, wanted in ((None, MessageTooLargeError), (1, CorruptRecordError)):
+        if error:
+            bomb[17] ^= error
+        tracemalloc.start()
+        try:
+            with pytest.raises(wanted):
+                prepare_leader(bytes(bomb), config, Origin.CLIENT, T0)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert peaks[0] < 140 << 20
+    assert peaks[1] < 2 * len(bomb) + (1 << 16)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -137,6 +160,7 @@ def test_a_last_offset_that_does_not_fit_the_count_is_refused(delta: int) -> Non
 
 
 def test_a_client_writes_one_batch_from_offset_0_and_no_control_records() -> None:
+    # A11
     refused(produced() + produced(), InvalidRecordError, "one batch a partition")
     refused(batch_at(7), InvalidRecordError, "starts at offset 0")
     control = build_batch(records(), control=True, transactional=True, producer_id=1, producer_epoch=0)

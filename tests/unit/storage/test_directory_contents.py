@@ -133,6 +133,7 @@ def test_the_first_directory_stays_clean_where_the_second_is_foreign() -> None:
 
 # Links.
 def test_a_partition_behind_a_link_is_found_written_and_its_link_removed_with_it(tmp_path: Path) -> None:
+    # A13
     data, elsewhere = tmp_path / "data", tmp_path / "other disk"
     closed(SystemFiles(), str(data), T)
     elsewhere.mkdir()
@@ -150,6 +151,7 @@ def test_a_partition_behind_a_link_is_found_written_and_its_link_removed_with_it
 
 @pytest.mark.parametrize("target", ["not mounted", "t-0"])
 def test_a_link_that_leads_nowhere_is_named_and_no_empty_partition_takes_its_place(tmp_path: Path, target: str) -> None:
+    # A13
     (tmp_path / "t-0").symlink_to(tmp_path / target)
     with pytest.raises(LogDirectoryError, match="t-0 is a link that leads nowhere"):
         directories(SystemFiles(), str(tmp_path)).open()

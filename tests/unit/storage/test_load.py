@@ -617,6 +617,7 @@ def test_the_world_agrees() -> None:
 )
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_missing_epoch_history_is_made_again_from_the_batches(left: bytes | None, clean: bool) -> None:
+    # KAFKA-10432: epoch 0 too
     files = new_disk()
     log, _ = open_log(files)
     for epoch in (0, 0, 3, 3, 7):

@@ -278,6 +278,23 @@ def test_nothing_is_read_at_or_above_the_bound_even_when_it_lies_within_a_segmen
     assert read_offsets(log, 5, 10**6, Bound.HIGH_WATERMARK) == []
 
 
+def test_a_roll_at_the_bound_shows_nothing_of_the_next_segment() -> None:
+    # KAFKA-9196
+    log, _ = open_log(new_disk(), config=small_config(segment_bytes=10**6))
+    for _ in range(3):
+        append(log)
+    log.set_high_watermark(3)
+    assert log.roll()
+    for _ in range(2):
+        append(log)
+    assert [segment.base_offset for segment in log.log.segments] == [0, 3]
+    assert read_offsets(log, 0, 10**6, Bound.HIGH_WATERMARK) == [0, 1, 2]
+    assert read_offsets(log, 3, 10**6, Bound.HIGH_WATERMARK) == []
+    log.set_high_watermark(4)
+    assert read_offsets(log, 0, 10**6, Bound.HIGH_WATERMARK) == [0, 1, 2]
+    assert read_offsets(log, 3, 10**6, Bound.HIGH_WATERMARK) == [3]
+
+
 def test_a_slice_is_not_changed_by_what_is_appended_after_it_was_taken() -> None:
     # KAFKA-9835: the limit is fixed when the slice is made.
     log, _ = open_log(new_disk())

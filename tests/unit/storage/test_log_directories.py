@@ -416,6 +416,44 @@ def test_a_directory_that_fails_later_takes_its_partitions_with_it_and_no_others
     assert files.exists(f"{B}/{MARKER}")
 
 
+@pytest.mark.parametrize("cleanly", [True, False])
+def test_watermarks_are_remembered_over_starts_also_of_logs_that_nobody_asked_for_yet(cleanly: bool) -> None:
+    # KAFKA-769, 851, 858, 8333: the file is written by the clock, and before anybody has a role.
+    files, made = opened()
+    wanted = {}
+    for partition, watermark in ((T, 4), (U, 6)):
+        log = made.create(partition, small_config())
+        for _ in range(6):
+            log.append_as_leader(produced(records(size=40)), leader_epoch=0)
+        log.set_high_watermark(watermark)
+        log.flush()
+        wanted[partition] = watermark
+    made.checkpoint()
+    for _ in range(3):
+        if cleanly:
+            assert made.close() == []
+        else:
+            kill(files)
+        made = directories(files)
+        made.open()
+        assert {partition: log.high_watermark for partition, log in made.logs.items()} == wanted
+        made.checkpoint()
+        assert checkpoints.read_offsets(files, f"{A}/{names.HIGH_WATERMARKS}") == wanted
+
+
+@pytest.mark.parametrize(("remembered", "watermark"), [(b"-1", 0), (b"99", 6)])
+def test_a_watermark_is_never_negative_nor_beyond_the_end(remembered: bytes, watermark: int) -> None:
+    # KAFKA-3978
+    files, made = opened()
+    log = made.create(T, small_config())
+    fill(log, 6)
+    made.close()
+    put_file(files, f"{A}/{names.HIGH_WATERMARKS}", b"0\n1\nt 0 %s\n" % remembered)
+    made = directories(files)
+    made.open()
+    assert made.logs[T].high_watermark == watermark
+
+
 def test_a_topic_made_again_while_a_disk_is_away_is_noticed_when_it_returns() -> None:
     # KAFKA-16157: two directories for one partition are named, neither is guessed to be right.
     files, made = opened(None, A, B)
@@ -477,6 +515,7 @@ def test_partitions_on_the_move_and_kafkas_own_directories_are_passed_over() -> 
 
 
 def test_a_topic_whose_name_is_no_name_gets_no_directory() -> None:
+    # A13
     files, made = opened()
     for name in ("../../etc", "..", "a/b", "x" * 250, "a\0b"):
         with pytest.raises(InvalidTopicError):

@@ -250,6 +250,7 @@ def test_a_clock_that_goes_back_expires_nobody() -> None:
 
 
 def test_a_hundred_thousand_producers_expire_in_one_pass() -> None:
+    # A14
     # KAFKA-16229: a second look at every producer for each one that goes would not end within the test's time.
     producers = Producers()
     for producer_id in range(100_000):

@@ -193,6 +193,7 @@ def test_a_torn_header_that_looks_like_an_old_format_is_cut_like_any_other() -> 
 
 
 def test_epochs_and_producers_come_from_the_batches() -> None:
+    # KAFKA-10432: epoch 0 too
     files = new_disk()
     log, _ = open_log(files)
     for number in range(3):

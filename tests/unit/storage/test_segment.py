@@ -292,8 +292,9 @@ def test_the_last_batches_are_where_the_file_has_them_however_they_came() -> Non
     for together in (1, 3, 40, 1, 1, 2):
         append(segment, *[batch_at(offset + number) for number in range(together)])
         offset += together
-        segment.append_one(batch_at(offset), offset, offset, T0)
-        offset += 1
+        two = batch_at(offset), batch_at(offset + 1)
+        segment.append_placed(b"".join(two), offset, [(offset, T0, SIZE), (offset + 1, T0, SIZE)])
+        offset += 2
         check()
     for cut in (offset - 2, offset - 30, 0):
         offset = segment.truncate_to(cut)

@@ -1,0 +1,105 @@
+"""The short way of small Produce requests: those of one turn of the loop, of all connections, appended together.
+
+A request is taken where it needs no more than to be written. Nothing is refused here: what is not plainly good is left to
+`handlers.produce`, with nothing done for it (docs/decisions/0006).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.base.errors import PenstockError
+from penstock.handlers.api import Peer, Services
+from penstock.handlers.authoriser import Action, Resource
+from penstock.metadata.image import INTERNAL_TOPICS
+from penstock.protocol.short_kernels import short_answer, short_request
+from penstock.replication.partition import ACKS_ALL, Partition
+from penstock.storage.short_append import ShortAppend
+
+
+class _Group:
+    """The requests for one partition."""
+
+    __slots__ = ("_name", "_principal", "append", "base_offset", "is_written", "partition", "takes_acks_all")
+
+    def __init__(self, name: str, partition: Partition, append: ShortAppend) -> None:
+        self._name = name
+        self._principal: str | None = None
+        self.partition = partition
+        self.append = append
+        self.base_offset = append.end_offset
+        self.takes_acks_all = partition.takes_acks_all
+        self.is_written = False
+
+    def admits(self, principal: str, acks: int, services: Services) -> bool:
+        if acks != 1 and (acks != ACKS_ALL or not self.takes_acks_all):
+            return False
+        if principal != self._principal:
+            if not services.authoriser.allows(principal, Action.WRITE, Resource.TOPIC, self._name):
+                return False
+            self._principal = principal
+        return True
+
+    def write(self, services: Services) -> None:
+        partition, append = self.partition, self.append
+        partition.finish_short(append)
+        self.is_written = True
+        traffic = partition.traffic
+        traffic.produce_requests += append.count
+        traffic.bytes_in += append.size_bytes
+        traffic.messages_in += append.end_offset - self.base_offset
+        services.fetch_waits.changed(partition.topic_partition)
+        services.produce_waits.changed(partition.topic_partition)
+
+
+def produce_short(requests: Sequence[tuple[bytes, Peer]], first: int, services: Services) -> list[bytes | None]:
+    """Frames of the answers to the requests from the one at `first` on, up to one that must go the long way.
+
+    None stands for one that could not be written after all. In both cases nothing was done for that request.
+    """
+    if services.heavy_appends.is_busy:
+        return []
+    groups: dict[object, _Group] = {}
+    taken = []
+    for number in range(first, len(requests)):
+        frame, peer = requests[number]
+        asked = short_request(frame)
+        if asked is None:
+            break
+        topic, partition, acks, start, end = asked[:5]
+        try:
+            group = groups.get((topic, partition)) or _open(groups, topic, partition, services)
+            if group is None or not group.admits(peer.principal, acks, services):
+                break
+            base_offset = group.append.take(frame, start, end)
+        except PenstockError:
+            break
+        if base_offset < 0:
+            break
+        taken.append((group, frame, asked, base_offset))
+    for group in groups.values():
+        if group.append.count and not group.is_written:
+            try:
+                group.write(services)
+            except PenstockError:
+                continue
+    return [
+        short_answer(frame, asked, base_offset, group.partition.log.log_start_offset) if group.is_written else None
+        for group, frame, asked, base_offset in taken
+    ]
+
+
+def _open(groups: dict[object, _Group], topic: str | bytes, number: int, services: Services) -> _Group | None:
+    """The group of a partition that was not asked for yet by this name or id; None where it takes the long way only."""
+    name = services.image.names_by_id.get(topic) if isinstance(topic, bytes) else topic
+    partition = None if name is None or name in INTERNAL_TOPICS else services.partitions.find(name, number)
+    if name is None or partition is None:
+        return None
+    group = groups.get(partition)
+    if group is None:
+        append = partition.begin_short()
+        if append is None:
+            return None
+        group = groups[partition] = _Group(name, partition, append)
+    groups[(topic, number)] = group
+    return group

@@ -1,0 +1,102 @@
+"""One turn of the loop: what arrived in it, over all connections, ends together.
+
+Small requests with a short way are gathered as they arrive and handled at the turn's end: together they are written with
+one call where each alone would need its own. Their order stays: what a connection sent behind them waits until they are
+handled, and one that must go the long way after all does so before those behind it are looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+from penstock.handlers.api import Peer
+from penstock.server.connection import Connection
+from penstock.server.dispatch import SHORT_BYTES_MAX
+
+logger = logging.getLogger(__name__)
+
+GATHERED_BYTES_MAX = 1 << 20
+"""With so much gathered it is handled before the turn ends: a thousand clients cannot make us hold a megabyte each."""
+
+
+class ShortWays(Protocol):
+    """What handles gathered requests: `server.dispatch`."""
+
+    @property
+    def short_keys(self) -> frozenset[bytes]: ...
+
+    def dispatch_short(self, requests: Sequence[tuple[bytes, Peer]], first: int) -> list[bytes | None]: ...
+
+    def settle_short(self) -> None: ...
+
+
+class Turn:
+    def __init__(self, ways: ShortWays | None = None) -> None:
+        """Without `ways` nothing is gathered."""
+        self._ways = ways
+        self._short_keys = frozenset() if ways is None else ways.short_keys
+        self._ending: list[Connection] = []
+        self._gathered: list[tuple[bytes, Peer]] = []
+        self._senders: list[Connection] = []
+        """Of what was gathered."""
+        self._gathered_bytes = 0
+
+    def end_soon(self, connection: Connection) -> None:
+        """`connection.end_turn` is called at the end of this turn."""
+        if not self._ending:
+            self._plan_end()
+        self._ending.append(connection)
+
+    def _plan_end(self) -> None:
+        asyncio.get_running_loop().call_soon(self.end)
+
+    def gather(self, connection: Connection, frame: bytes | bytearray) -> bool:
+        """Takes a request that may be handled at the end of the turn, or earlier by `settle`."""
+        if type(frame) is not bytes or frame[:2] not in self._short_keys or len(frame) > SHORT_BYTES_MAX:
+            return False
+        if self._gathered_bytes >= GATHERED_BYTES_MAX:
+            self.settle()
+        self._gathered_bytes += len(frame)
+        self._gathered.append((frame, connection.peer))
+        self._senders.append(connection)
+        return True
+
+    def settle(self) -> None:
+        """Handles what was gathered: the short way as far as it goes, the long way for one, the short way from there on."""
+        requests, senders = self._gathered, self._senders
+        self._gathered, self._senders, self._gathered_bytes = [], [], 0
+        at = 0
+        while at < len(requests):
+            try:
+                assert self._ways is not None
+                answers = self._ways.dispatch_short(requests, at)
+            except Exception:
+                logger.exception("small requests could not be handled")
+                for connection in senders[at:]:
+                    connection.close("an internal error")
+                return
+            for answer in answers:
+                senders[at].take_gathered(requests[at][0], answer)
+                at += 1
+            if not answers:
+                sender = senders[at]
+                sender.take_gathered(requests[at][0], None)
+                at += 1
+                if sender.is_closing:  # nothing behind it is handled
+                    left = [number for number in range(at, len(requests)) if senders[number] is not sender]
+                    requests, senders, at = [requests[n] for n in left], [senders[n] for n in left], 0
+
+    def end(self) -> None:
+        """After every request of the turn."""
+        try:
+            if self._gathered:
+                self.settle()
+                assert self._ways is not None
+                self._ways.settle_short()
+        finally:
+            connections, self._ending = self._ending, []
+            for connection in connections:
+                connection.end_turn()

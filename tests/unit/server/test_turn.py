@@ -1,0 +1,189 @@
+"""Small requests of one turn are handled together, and nobody's requests change their order by that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.unit.server.test_connection import FakeTransport, ManualTurn, connected, frame
+
+from penstock.handlers.api import CloseConnectionError, Peer, Pending
+from penstock.server.connection import REQUESTS_A_TURN, Connection
+from penstock.server.dispatch import SHORT_BYTES_MAX, Outcome, Waiting
+from penstock.server.turn import GATHERED_BYTES_MAX
+
+SHORT = b"\0\0"
+
+
+class Broker:
+    """What begins with `SHORT` may be handled with others; `hard` is not, `later` waits, `bad` closes, `bug` is one."""
+
+    def __init__(self) -> None:
+        self.handled: list[list[bytes]] = []
+        self.pending: list[Pending[bytes]] = []
+        self.turn = ManualTurn(self)
+        self.settled = 0
+
+    @property
+    def short_keys(self) -> frozenset[bytes]:
+        return frozenset([SHORT])
+
+    def settle_short(self) -> None:
+        self.settled += 1
+
+    def dispatch_short(self, requests: Sequence[tuple[bytes, Peer]], first: int) -> list[bytes | None]:
+        taken = []
+        for payload, _ in requests[first:]:
+            if payload.startswith(SHORT + b"bug"):
+                raise RuntimeError("a mistake")
+            if payload[2:6] in (b"hard", b"late", b"bad"):
+                break
+            taken.append(payload)
+        if taken:
+            self.handled.append(taken)
+        return [None if b"unwritten" in payload else answer(payload) for payload in taken]
+
+    def long(self, payload: bytes, _peer: Peer) -> Outcome:
+        self.handled.append([payload])
+        if payload.endswith(b"bad"):
+            raise CloseConnectionError("bad")
+        if payload.endswith(b"late"):
+            self.pending.append(Pending())
+            return Waiting(self.pending[-1], lambda said: said)
+        return answer(payload)
+
+    def client(self) -> tuple[Connection, FakeTransport]:
+        transport = FakeTransport()
+        transport.turn = self.turn
+        return connected(self.long, transport, frame_bytes_max=2 * SHORT_BYTES_MAX), transport
+
+
+def answer(payload: bytes) -> bytes:
+    return bytes(payload).removeprefix(SHORT) + b";"
+
+
+def short(*payloads: bytes) -> bytes:
+    return b"".join(frame(SHORT + payload) for payload in payloads)
+
+
+def test_requests_of_several_connections_are_handled_together_and_answered_to_their_own() -> None:
+    broker = Broker()
+    (first, to_first), (second, to_second) = broker.client(), broker.client()
+    first.data_received(short(b"a", b"b"))
+    second.data_received(short(b"c"))
+    first.data_received(short(b"d"))
+    handled_before, was_busy = list(broker.handled), first.is_busy
+    broker.turn.end()
+    assert (handled_before, was_busy, first.is_busy) == ([], True, False)
+    assert broker.settled == 1
+    assert broker.handled == [[SHORT + one for one in (b"a", b"b", b"c", b"d")]]
+    assert (to_first.written, to_second.written) == ([b"a;b;d;"], [b"c;"])
+    assert not broker.turn.is_planned
+
+
+def test_what_a_connection_sends_behind_gathered_requests_is_handled_behind_them() -> None:
+    broker = Broker()
+    client, transport = broker.client()
+    client.data_received(short(b"a") + frame(b"other") + short(b"b"))
+    assert broker.handled == [[SHORT + b"a"], [b"other"]]
+    assert transport.sent == b"a;other;b;"
+
+
+def test_one_that_must_go_the_long_way_does_so_before_those_behind_it() -> None:
+    broker = Broker()
+    client, transport = broker.client()
+    client.data_received(short(b"a", b"hard", b"hard2", b"b", b"c"))
+    assert transport.sent == b"a;hard;hard2;b;c;"
+    assert broker.handled == [[SHORT + b"a"], [SHORT + b"hard"], [SHORT + b"hard2"], [SHORT + b"b", SHORT + b"c"]]
+
+
+def test_one_that_could_not_be_written_goes_the_long_way() -> None:
+    broker = Broker()
+    client, transport = broker.client()
+    client.data_received(short(b"a", b"unwritten", b"b"))
+    assert transport.sent == b"a;unwritten;b;"
+    assert broker.handled[1:] == [[SHORT + b"unwritten"]]
+
+
+def test_answers_of_gathered_requests_wait_behind_one_that_is_not_there_yet() -> None:
+    broker = Broker()
+    client, transport = broker.client()
+    client.data_received(short(b"a", b"late", b"b"))
+    assert transport.sent == b"a;"
+    client.data_received(short(b"c"))
+    broker.pending[0].resolve(b"at last;")
+    assert transport.sent == b"a;at last;b;c;"
+
+
+def test_nothing_behind_a_request_that_closes_its_connection_is_handled() -> None:
+    broker = Broker()
+    (client, transport), (other, to_other) = broker.client(), broker.client()
+    client.data_received(short(b"a", b"bad", b"b"))
+    other.data_received(short(b"c"))
+    client.data_received(short(b"d"))
+    broker.turn.end()
+    assert transport.closed
+    assert transport.written == [b"a;"]
+    assert (to_other.sent, to_other.closed) == (b"c;", False)
+    assert broker.handled == [[SHORT + b"a"], [SHORT + b"bad"], [SHORT + b"c"]]
+
+
+def test_what_was_gathered_is_answered_before_its_connection_is_closed() -> None:
+    broker = Broker()
+    client, transport = broker.client()
+    client.data_received(short(b"a"))
+    client.close("the broker is stopping")
+    assert (transport.written, transport.closed) == ([b"a;"], True)
+
+
+def test_a_client_that_left_does_not_disturb_the_others() -> None:
+    broker = Broker()
+    (client, transport), (other, to_other) = broker.client(), broker.client()
+    client.data_received(short(b"a", b"hard"))
+    other.data_received(short(b"b"))
+    client.connection_lost(None)
+    assert to_other.sent == b"b;"
+    assert transport.written == []
+
+
+def test_a_mistake_of_ours_closes_the_connections_that_it_leaves_without_an_answer() -> None:
+    broker = Broker()
+    (client, transport), (other, to_other) = broker.client(), broker.client()
+    client.data_received(short(b"a", b"hard"))
+    other.data_received(short(b"b", b"bug"))
+    broker.turn.end()
+    assert (transport.written, transport.closed) == ([b"a;hard;"], False)
+    assert (to_other.written, to_other.closed) == ([], True)
+
+
+def test_large_requests_and_those_that_came_in_pieces_are_handled_at_once() -> None:
+    broker = Broker()
+    client, _ = broker.client()
+    large, pieces = SHORT + bytes(SHORT_BYTES_MAX - 1), SHORT + b"pieces"
+    client.data_received(frame(large))
+    client.data_received(frame(pieces)[:7])
+    client.data_received(frame(pieces)[7:])
+    assert broker.handled == [[large], [pieces]]
+
+
+def test_a_client_with_many_small_requests_lets_others_have_their_turn() -> None:
+    broker = Broker()
+    client, transport = broker.client()
+    wanted = [b"%d" % number for number in range(2 * REQUESTS_A_TURN + 5)]
+    client.data_received(short(*wanted))
+    was_reading = transport.reading
+    broker.turn.settle()
+    assert sum(map(len, broker.handled)) == REQUESTS_A_TURN
+    assert transport.sent == b"".join(one + b";" for one in wanted)
+    assert (was_reading, transport.reading) == (False, True)
+
+
+def test_much_is_handled_before_the_turn_ends() -> None:
+    broker = Broker()
+    clients = [broker.client() for _ in range(40)]
+    large = b"v" * (SHORT_BYTES_MAX - 2)
+    for client, _ in clients:
+        client.data_received(short(large))
+    handled = sum(map(len, broker.handled))
+    assert handled >= 40 - GATHERED_BYTES_MAX // SHORT_BYTES_MAX
+    broker.turn.end()
+    assert [transport.written for _, transport in clients] == [[answer(large)]] * 40
