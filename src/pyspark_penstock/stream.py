@@ -7,7 +7,7 @@ of an available-now run, the time of the last batch) stands here. Another instan
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -88,6 +88,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins = begun | self._starts_of_new(begun, ends)
         topic_ids = find_partitions(self._cluster, self._options.common.subscription)
         origins = self._origins.find(self._cluster, [one for one in ends if one in topic_ids])
+        begins |= self._moved_starts(begins, ends, [one for one in ends if one in topic_ids and one in origins])
         ranges = []
         for partition, end_offset in ends.items():
             if end_offset < begins[partition]:
@@ -142,6 +143,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if offset > 0:
                 self._lose(f"{partition} is new to this stream and begins at offset {offset}")
         return starts
+
+    def _moved_starts(
+        self,
+        begins: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        in_files: Sequence[TopicPartition],
+    ) -> Offsets:
+        """Records that were deleted may stand in the files for a while; a broker would not give them."""
+        moved = {}
+        for partition, offset in earliest(self._cluster, [one for one in in_files if begins[one] < ends[one]]).items():
+            if offset > begins[partition]:
+                self._lose(f"{partition} was read up to {begins[partition]}, but now its log begins at {offset}")
+                moved[partition] = min(offset, ends[partition])
+        return moved
 
     def _is_too_little(self, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> bool:
         least = self._options.offsets_per_trigger_min

@@ -207,3 +207,13 @@ def test_what_is_lost_is_an_error_or_passed_over(
         plan(world.reader())
     assert str(loss.value).endswith("with failOnDataLoss=false the reading goes on with what is there")
     plan(world.reader(failOnDataLoss="false"))
+
+
+def test_deleted_records_are_lost_though_they_may_stand_in_the_files(world: World) -> None:
+    """As over the wire, where a broker refuses them."""
+    world.set([9, 9], [6, 0])
+    world.tell_directories()
+    start, end = {"t": {"0": 4, "1": 2}}, {"t": {"0": 9, "1": 9}}
+    with pytest.raises(DataLossError, match="t-0 was read up to 4, but now its log begins at 6"):
+        world.reader().partitions(start, end)
+    assert spans(world.reader(failOnDataLoss="false"), start, end) == [(0, 6, 9), (1, 2, 9)]
