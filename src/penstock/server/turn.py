@@ -30,6 +30,8 @@ class ShortWays(Protocol):
 
     def dispatch_short(self, requests: Sequence[tuple[bytes, Peer]], first: int) -> list[bytes | None]: ...
 
+    def begin_short(self) -> None: ...
+
     def settle_short(self) -> None: ...
 
 
@@ -96,9 +98,12 @@ class Turn:
         """After every request of the turn."""
         try:
             if self._gathered:
-                self.settle()
                 assert self._ways is not None
-                self._ways.settle_short()
+                self._ways.begin_short()
+                try:
+                    self.settle()
+                finally:
+                    self._ways.settle_short()
         finally:
             connections, self._ending = self._ending, []
             for connection in connections:

@@ -22,12 +22,19 @@ class Broker:
         self.pending: list[Pending[bytes]] = []
         self.turn = ManualTurn(self)
         self.settled = 0
+        self.is_begun = False
 
     @property
     def short_keys(self) -> frozenset[bytes]:
         return frozenset([SHORT])
 
+    def begin_short(self) -> None:
+        assert not self.is_begun
+        self.is_begun = True
+
     def settle_short(self) -> None:
+        assert self.is_begun
+        self.is_begun = False
         self.settled += 1
 
     def dispatch_short(self, requests: Sequence[tuple[bytes, Peer]], first: int) -> list[bytes | None]:
