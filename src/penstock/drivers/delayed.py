@@ -20,6 +20,7 @@ class Delayed(Generic[K]):
         self._loop = loop
         self.purgatory: Purgatory[K] = Purgatory(name, clock.monotonic_ms())
         self._changed: dict[K, None] = {}
+        self._is_held = False
         self._timer: Timer | None = None
         self._wake_ms = 0
 
@@ -34,7 +35,7 @@ class Delayed(Generic[K]):
     def changed(self, key: K) -> None:
         """Something under this key changed: check it soon."""
         if self.purgatory.is_watched(key):
-            if not self._changed:
+            if not self._changed and not self._is_held:
                 self._loop.call_soon(self.check)
             self._changed[key] = None
 
@@ -49,11 +50,16 @@ class Delayed(Generic[K]):
         """Finishes an operation that waits for no key, when whoever listens finds it ready."""
         self.purgatory.finish(operation)
 
+    def hold(self) -> None:
+        """Whoever calls this calls `check` before the turn ends: no other turn is asked for."""
+        self._is_held = True
+
     def drop(self, operation: Operation[K]) -> None:
         self.purgatory.drop(operation)
 
     def check(self) -> None:
         """Checks what changed, for one who knows that nobody holds anything; otherwise it is done in the next turn."""
+        self._is_held = False
         changed, self._changed = self._changed, {}
         for key in changed:
             self.purgatory.check(key)

@@ -7,6 +7,7 @@ A request is taken where it needs no more than to be written. Nothing is refused
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from penstock.base.errors import PenstockError
 from penstock.handlers.api import Peer, Services
@@ -77,12 +78,10 @@ def produce_short(requests: Sequence[tuple[bytes, Peer]], first: int, services: 
         if base_offset < 0:
             break
         taken.append((group, frame, asked, base_offset))
-    for group in groups.values():
-        if group.append.count and not group.is_written:
-            try:
+    for group in dict.fromkeys(groups.values()):
+        if group.append.count:
+            with suppress(PenstockError):
                 group.write(services)
-            except PenstockError:
-                continue
     return [
         short_answer(frame, asked, base_offset, group.partition.log.log_start_offset) if group.is_written else None
         for group, frame, asked, base_offset in taken

@@ -167,6 +167,8 @@ class Connection(asyncio.Protocol):
             else:
                 if self._gathered:
                     self._turn.settle()
+                    if self._closing:
+                        break
                 self._take(self._handle(frame))
                 if self._ready_bytes > WRITE_BUFFER_BYTES:  # short requests may have long answers
                     self.flush()

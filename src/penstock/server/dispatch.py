@@ -175,10 +175,16 @@ class Dispatcher:
             times.answered(self._now_us() - begun_us, count)
         return answers
 
+    def begin_short(self) -> None:
+        """Before the short ways at a turn's end: who waits for what they change hears of it by `settle_short`, in this turn."""
+        self._services.fetch_waits.hold()
+        self._services.produce_waits.hold()
+
     def settle_short(self) -> None:
-        """After the short ways of a turn: who waited for what they changed need not wait for another turn."""
-        self._services.fetch_waits.check()
-        self._services.produce_waits.check()
+        try:
+            self._services.fetch_waits.check()
+        finally:
+            self._services.produce_waits.check()
 
     def _load(self, api: Api, version: int, go: Callable[[], None]) -> None:
         def loaded(_: object) -> None:

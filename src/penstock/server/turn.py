@@ -19,7 +19,7 @@ from penstock.server.dispatch import SHORT_BYTES_MAX
 logger = logging.getLogger(__name__)
 
 GATHERED_BYTES_MAX = 1 << 20
-"""With so much gathered it is handled before the turn ends: a thousand clients cannot make us hold a megabyte each."""
+"""With so much gathered nothing more is: a thousand clients cannot make us hold a megabyte each until the turn ends."""
 
 
 class ShortWays(Protocol):
@@ -29,6 +29,8 @@ class ShortWays(Protocol):
     def short_keys(self) -> frozenset[bytes]: ...
 
     def dispatch_short(self, requests: Sequence[tuple[bytes, Peer]], first: int) -> list[bytes | None]: ...
+
+    def begin_short(self) -> None: ...
 
     def settle_short(self) -> None: ...
 
@@ -55,10 +57,13 @@ class Turn:
 
     def gather(self, connection: Connection, frame: bytes | bytearray) -> bool:
         """Takes a request that may be handled at the end of the turn, or earlier by `settle`."""
-        if type(frame) is not bytes or frame[:2] not in self._short_keys or len(frame) > SHORT_BYTES_MAX:
+        if (
+            type(frame) is not bytes
+            or frame[:2] not in self._short_keys
+            or len(frame) > SHORT_BYTES_MAX
+            or self._gathered_bytes >= GATHERED_BYTES_MAX
+        ):
             return False
-        if self._gathered_bytes >= GATHERED_BYTES_MAX:
-            self.settle()
         self._gathered_bytes += len(frame)
         self._gathered.append((frame, connection.peer))
         self._senders.append(connection)
@@ -93,9 +98,12 @@ class Turn:
         """After every request of the turn."""
         try:
             if self._gathered:
-                self.settle()
                 assert self._ways is not None
-                self._ways.settle_short()
+                self._ways.begin_short()
+                try:
+                    self.settle()
+                finally:
+                    self._ways.settle_short()
         finally:
             connections, self._ending = self._ending, []
             for connection in connections:

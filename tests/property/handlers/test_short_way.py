@@ -221,14 +221,14 @@ def test_who_waits_for_records_has_them_in_the_turn_that_brings_them(tmp_path: P
     one = World(tmp_path)
     one.create_topic("t")
     waiting = fetch(one, {("t", 0): 0}, wait_ms=1000)
-    was_there = waiting.is_there
+    was_there, asked_before = waiting.is_there, len(one.loop._soon)
     transport = FakeTransport()
     transport.turn = ManualTurn(one.dispatcher)
     records = build_batch([(NOW_MS, None, b"v", ())])
     connected(one.dispatcher.dispatch, transport).data_received(prefixed(one_batch(one, 9, "t", records, 1)))
     transport.turn.end()
     assert (was_there, waiting.is_there) == (False, True)
-    one.loop.turn()
+    assert len(one.loop._soon) == asked_before, "no other turn is asked for"
 
 
 def test_a_write_that_fails_fails_the_requests_of_its_directory_and_no_other(
