@@ -141,9 +141,8 @@ def merge(file_content: str | None, data: str | None, listen: str | None, assign
         settings.pop("log.dir", None)
         settings["log.dirs"] = data
     if listen is not None:
-        settings.pop(
-            "advertised.listeners", None
-        )  # the file's are of the file's listeners: clients would be sent elsewhere
+        # Those of the file belong to the file's listeners: clients would be sent elsewhere.
+        settings.pop("advertised.listeners", None)
         settings["listeners"] = listen if "://" in listen else f"PLAINTEXT://{listen}"
     for assignment in assignments:
         key, separator, value = assignment.partition("=")

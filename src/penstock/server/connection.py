@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, cast
 
@@ -200,7 +200,7 @@ class Connection(asyncio.Protocol):
         if ready:
             self._ready = []
             self._ready_bytes = 0
-            self._transport.write(ready[0] if len(ready) == 1 else b"".join(ready))
+            self._write(ready)
 
     def pause_writing(self) -> None:
         self._paused_writing = True
@@ -372,7 +372,10 @@ class Connection(asyncio.Protocol):
         if joined:
             self._joined = []
             self._joined_bytes = 0
-            self._transport.write(joined[0] if len(joined) == 1 else b"".join(joined))
+            self._write(joined)
+
+    def _write(self, parts: Sequence[bytes | bytearray]) -> None:
+        self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
 
     def _send_slice(self, part: FileSlice) -> None:
         length = min(part.length, READ_BYTES_MAX)
