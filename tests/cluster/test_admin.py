@@ -16,6 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from tests.support.cluster_load import (
     FINAL_READER,
+    QUICK_TO_NOTICE,
     Load,
     leader_of,
     look,
@@ -36,9 +37,7 @@ OUTAGE_SECONDS = 300
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(
-        zookeeper_session_timeout_ms=4_000, replica_fetch_backoff_ms=100, controller_socket_timeout_ms=3_000
-    ) as cluster:
+    with Cluster(**QUICK_TO_NOTICE) as cluster:
         yield cluster
 
 

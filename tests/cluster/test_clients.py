@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from tests.support.client_programs import ClientProgram
 from tests.support.clients.session import value_of
-from tests.support.cluster_load import WAIT_SECONDS, leader_of, make_topic, replica_bytes, wait_for_isr
+from tests.support.cluster_load import QUICK_TO_NOTICE, WAIT_SECONDS, leader_of, make_topic, replica_bytes, wait_for_isr
 from tests.support.processes import wait_until
 
 from penstock.testing import Cluster
@@ -19,9 +19,7 @@ COUNT = 2_000
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     with Cluster(
-        zookeeper_session_timeout_ms=4_000,
-        replica_fetch_backoff_ms=100,
-        controller_socket_timeout_ms=3_000,
+        **QUICK_TO_NOTICE,
         offsets_topic_num_partitions=1,
         transaction_state_log_num_partitions=1,
     ) as cluster:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from tests.support.cluster_load import WAIT_SECONDS, leader_of, make_topic, wait_for_isr
+from tests.support.cluster_load import QUICK_TO_NOTICE, WAIT_SECONDS, leader_of, make_topic, wait_for_isr
 from tests.support.processes import wait_until
 
 from penstock.testing import Cluster
@@ -15,11 +15,10 @@ QUIET = {"log_level": 0}
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     with Cluster(
-        zookeeper_session_timeout_ms=4_000,
+        **QUICK_TO_NOTICE,
         offsets_topic_num_partitions=1,
         transaction_state_log_num_partitions=1,
         group_initial_rebalance_delay_ms=0,
-        replica_fetch_backoff_ms=100,
     ) as cluster:
         yield cluster
 

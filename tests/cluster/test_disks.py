@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.support.cluster_load import (
     FINAL_READER,
+    QUICK_TO_NOTICE,
     WAIT_SECONDS,
     Load,
     leader_of,
@@ -23,11 +23,6 @@ from tests.support.synced_broker import SyncedCluster
 from penstock.testing import BrokerProcess, Cluster
 
 pytestmark = pytest.mark.long
-SETTINGS: dict[str, Any] = {
-    "zookeeper_session_timeout_ms": 4_000,
-    "replica_fetch_backoff_ms": 100,
-    "controller_socket_timeout_ms": 3_000,
-}
 
 
 class TwoDisks(BrokerProcess):
@@ -42,7 +37,7 @@ class TwoDisksEach(Cluster):
 
 @pytest.fixture
 def two_disks_each() -> Iterator[Cluster]:
-    with TwoDisksEach(**SETTINGS, log_flush_offset_checkpoint_interval_ms=500) as cluster:
+    with TwoDisksEach(**QUICK_TO_NOTICE, log_flush_offset_checkpoint_interval_ms=500) as cluster:
         yield cluster
 
 
@@ -84,7 +79,7 @@ def test_a_log_directory_fails_and_what_it_led_is_led_elsewhere(two_disks_each: 
 
 @pytest.fixture
 def forgetful() -> Iterator[SyncedCluster]:
-    with SyncedCluster(**SETTINGS, log_flush_interval_ms=200, log_index_size_max_bytes=100_000) as cluster:
+    with SyncedCluster(**QUICK_TO_NOTICE, log_flush_interval_ms=200, log_index_size_max_bytes=100_000) as cluster:
         yield cluster
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 from tests.support.cluster_load import (
     FINAL_READER,
+    QUICK_TO_NOTICE,
     WAIT_SECONDS,
     Load,
     leader_of,
@@ -22,17 +23,10 @@ from tests.support.processes import wait_until
 from penstock.testing import Cluster
 from penstock.testing.network import STORE
 
-SESSION_TIMEOUT_MS = 4_000
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(
-        zookeeper_session_timeout_ms=SESSION_TIMEOUT_MS,
-        replica_lag_time_max_ms=3_000,
-        replica_fetch_backoff_ms=100,
-        controller_socket_timeout_ms=3_000,
-    ) as cluster:
+    with Cluster(**QUICK_TO_NOTICE, replica_lag_time_max_ms=3_000) as cluster:
         yield cluster
 
 

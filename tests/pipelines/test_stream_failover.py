@@ -13,6 +13,7 @@ from tests.pipelines.test_streams import Stream
 from tests.support import judges
 from tests.support.cluster_load import (
     FINAL_READER,
+    QUICK_TO_NOTICE,
     WAIT_SECONDS,
     Load,
     leader_of,
@@ -44,9 +45,7 @@ class SinkByBatch(Stream):
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(
-        zookeeper_session_timeout_ms=4_000, replica_fetch_backoff_ms=100, controller_socket_timeout_ms=3_000
-    ) as cluster:
+    with Cluster(**QUICK_TO_NOTICE) as cluster:
         yield cluster
 
 

@@ -2,8 +2,9 @@
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata  # type: ignore[attr-defined]
@@ -13,6 +14,12 @@ from tests.support.history import History, Outcome, Seen, Value, Write
 from tests.support.processes import wait_until
 
 WAIT_SECONDS = 120
+QUICK_TO_NOTICE: Mapping[str, Any] = {
+    "zookeeper_session_timeout_ms": 4_000,
+    "replica_fetch_backoff_ms": 100,
+    "controller_socket_timeout_ms": 3_000,
+}
+"""Settings of a cluster whose brokers soon take one another for dead."""
 FINAL_READER = 1_000
 _REFUSALS = {KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED}
 _QUIET = {"log_level": 0}
