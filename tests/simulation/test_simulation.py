@@ -208,13 +208,13 @@ def no_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
 BREAKAGES = [
     (by_watermark_only, 8),
     (without_kip_101, 0),
-    (without_kip_279, 50),
+    (without_kip_279, 25),
     (without_maximal_isr, 0),
     (last_replica_standing, 0),
-    (deletions_forget_who_died, 5),
+    (deletions_forget_who_died, 28),
     (full_requests_leave_out_what_is_going, 1),
     (prefers_whoever_is_first, 5),
-    (hands_over_to_anybody, 1),
+    (hands_over_to_anybody, 70),
     (unclean_everywhere, 6),
     (no_sequences, 1),
 ]
