@@ -11,7 +11,7 @@ from penstock.handlers.services import Services
 from penstock.protocol.fetch import Slice
 from penstock.protocol.schemas import Shape, codec
 
-__all__ = ["NO_ANSWER", "Api", "CloseConnectionError", "Context", "Peer", "Pending", "Services", "kio_api"]
+__all__ = ["NO_ANSWER", "Api", "CloseConnectionError", "Context", "Framed", "Peer", "Pending", "Services", "kio_api"]
 
 A = TypeVar("A")
 
@@ -25,6 +25,15 @@ class _NoAnswer:
 
 
 NO_ANSWER = _NoAnswer()
+
+
+class Framed:
+    """A short way's answer that had to wait: the whole frame."""
+
+    __slots__ = ("frame",)
+
+    def __init__(self, frame: bytes) -> None:
+        self.frame = frame
 
 
 class Pending(Generic[A]):
@@ -126,10 +135,10 @@ class Api(NamedTuple):
     """`(answer, version) -> body`."""
     advertised_low: int | None = None
     """Where clients are told of lower versions than are served."""
-    short: Callable[[Sequence[tuple[bytes, Peer]], int, Services], list[bytes | None]] | None = None
-    """`(requests with their peers, number of the first, services) -> frames of the answers`: the short way of small requests
-    that need no waiting, one after the other up to one that does. For that one, and where None stands for an answer,
-    nothing was done, and the other way is taken."""
+    short: Callable[[Sequence[tuple[bytes, Peer]], int, Services], list[bytes | Pending[Any] | None]] | None = None
+    """`(requests with their peers, number of the first, services) -> frames of the answers`: the short way of small requests,
+    one after the other up to one that needs the other way. For that one, and where None stands for an answer, nothing was
+    done, and the other way is taken. An answer that waits is resolved with `Framed`, or as the handler's."""
     load: Callable[[int], object] | None = None
     """Loads a version's schema, on any thread; None where there is nothing to load."""
 

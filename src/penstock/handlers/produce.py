@@ -136,7 +136,7 @@ def _appended(
         if any(outcome.error is not None for outcome in outcomes):
             raise CloseConnectionError("a record without acknowledgement could not be written")
         return NO_ANSWER
-    return _answer(request.topics, outcomes, {}, frozenset())
+    return produce_answer(request.topics, outcomes, {}, frozenset())
 
 
 def _append_later(
@@ -259,14 +259,14 @@ def _wait(
         failed = {
             number: ended.errors[key] for number, key in enumerate(keys) if key is not None and key in ended.errors
         }
-        pending.resolve(_answer(topics, outcomes, failed, late))
+        pending.resolve(produce_answer(topics, outcomes, failed, late))
 
     operation = WaitForAcks(awaited, answer)
     waits.finish_or_wait(operation, operation.keys, request.timeout_ms)
     return pending
 
 
-def _answer(
+def produce_answer(
     asked: list[ProduceTopic], outcomes: list[AppendOutcome], failed: dict[int, PenstockError], late: frozenset[int]
 ) -> ProduceAnswer:
     topics = []

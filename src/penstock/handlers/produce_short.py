@@ -1,20 +1,25 @@
 """The short way of small Produce requests: those of one turn of the loop, of all connections, appended together.
 
-A request is taken where it needs no more than to be written. Nothing is refused here: what is not plainly good is left to
-`handlers.produce`, with nothing done for it (docs/decisions/0006).
+A request is taken where it needs no more than to be written, and perhaps to be waited for. Nothing is refused here: what is not
+plainly good is left to `handlers.produce`, with nothing done for it (docs/decisions/0006).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 from penstock.base.errors import PenstockError
-from penstock.handlers.api import Peer, Services
+from penstock.handlers.api import Framed, Peer, Pending, Services
 from penstock.handlers.authoriser import Action, Resource
+from penstock.handlers.produce import produce_answer
 from penstock.metadata.image import INTERNAL_TOPICS
+from penstock.protocol.produce import ProducePartition, ProduceTopic
 from penstock.protocol.short_kernels import short_answer, short_request
-from penstock.replication.partition import ACKS_ALL, Partition
+from penstock.replication.append import AppendOutcome
+from penstock.replication.partition import ACKS_ALL, Appended, Partition
+from penstock.replication.wait_for_acks import AwaitedAppend, WaitForAcks
 from penstock.storage.short_append import ShortAppend
 
 
@@ -43,20 +48,23 @@ class _Group:
 
     def write(self, services: Services) -> None:
         partition, append = self.partition, self.append
-        partition.finish_short(append)
+        has_moved = partition.finish_short(append)
         self.is_written = True
         traffic = partition.traffic
         traffic.produce_requests += append.count
         traffic.bytes_in += append.size_bytes
         traffic.messages_in += append.end_offset - self.base_offset
         services.fetch_waits.changed(partition.topic_partition)
-        services.produce_waits.changed(partition.topic_partition)
+        if has_moved:
+            services.produce_waits.changed(partition.topic_partition)
 
 
-def produce_short(requests: Sequence[tuple[bytes, Peer]], first: int, services: Services) -> list[bytes | None]:
+def produce_short(
+    requests: Sequence[tuple[bytes, Peer]], first: int, services: Services
+) -> list[bytes | Pending[Any] | None]:
     """Frames of the answers to the requests from the one at `first` on, up to one that must go the long way.
 
-    None stands for one that could not be written after all. In both cases nothing was done for that request.
+    Where followers must have it first the answer waits: that frame, or what says why not. None stands for one that could not be written after all. In both cases nothing was done for that request.
     """
     if services.heavy_appends.is_busy:
         return []
@@ -77,15 +85,45 @@ def produce_short(requests: Sequence[tuple[bytes, Peer]], first: int, services: 
             break
         if base_offset < 0:
             break
-        taken.append((group, frame, asked, base_offset))
+        taken.append((group, frame, asked, base_offset, group.append.end_offset))
     for group in dict.fromkeys(groups.values()):
         if group.append.count:
             with suppress(PenstockError):
                 group.write(services)
-    return [
-        short_answer(frame, asked, base_offset, group.partition.log.log_start_offset) if group.is_written else None
-        for group, frame, asked, base_offset in taken
-    ]
+    answers: list[bytes | Pending[Any] | None] = []
+    for group, frame, asked, base_offset, end_offset in taken:
+        if not group.is_written:
+            answers.append(None)
+            continue
+        log = group.partition.log
+        said = short_answer(frame, asked, base_offset, log.log_start_offset)
+        if asked[2] == ACKS_ALL and log.high_watermark < end_offset:
+            answers.append(_said_later(said, group.partition, base_offset, end_offset, asked[9], services))
+        else:
+            answers.append(said)
+    return answers
+
+
+def _said_later(
+    said: bytes, partition: Partition, base_offset: int, end_offset: int, timeout_ms: int, services: Services
+) -> Pending[Any]:
+    waits = services.produce_waits
+    pending: Pending[Any] = Pending(lambda: waits.drop(operation))
+
+    def answer(ended: WaitForAcks) -> None:
+        if not ended.errors and not ended.timed_out:
+            pending.resolve(Framed(said))
+            return
+        key = partition.topic_partition
+        asked = ProduceTopic(key.topic, partition.topic_id, [ProducePartition(key.partition, None)])
+        appended = Appended(base_offset, end_offset, -1, partition.log.log_start_offset, False, False)
+        failed = {0: ended.errors[key]} if ended.errors else {}
+        late = frozenset({0}) if ended.timed_out else frozenset()
+        pending.resolve(produce_answer([asked], [AppendOutcome(appended, None)], failed, late))
+
+    operation = WaitForAcks([AwaitedAppend(partition, partition.leader_epoch, end_offset, ACKS_ALL)], answer)
+    waits.finish_or_wait(operation, operation.keys, timeout_ms)
+    return pending
 
 
 def _open(groups: dict[object, _Group], topic: str | bytes, number: int, services: Services) -> _Group | None:

@@ -47,6 +47,7 @@ def _found(
     acks: cython.int,
     start: cython.Py_ssize_t,
     end: cython.Py_ssize_t,
+    timeout_ms: cython.longlong,
 ) -> object:
     data: cython.pointer[cython.const[cython.uchar]] = frame
     topic: object = frame[name_start:topic_end]
@@ -55,7 +56,7 @@ def _found(
             topic = topic.decode()
         except UnicodeDecodeError:
             return None
-    return topic, partition, acks, start, end, version, _int32(data, 4), topic_start, topic_end
+    return topic, partition, acks, start, end, version, _int32(data, 4), topic_start, topic_end, timeout_ms
 
 
 @cython.cfunc
@@ -81,7 +82,7 @@ def _body_start(
 
 def short_request(frame: bytes) -> object:
     """(topic's name, or its id from version 13 on, partition, acks, where its batch begins and ends, and for the answer:
-    version, correlation id, where the topic begins and ends), or None."""
+    version, correlation id, where the topic begins and ends; how long it may wait), or None."""
     size: cython.Py_ssize_t = len(frame)
     data: cython.pointer[cython.const[cython.uchar]] = frame
     at: cython.Py_ssize_t
@@ -89,6 +90,7 @@ def short_request(frame: bytes) -> object:
     length: cython.longlong
     acks: cython.int
     partition: cython.longlong
+    timeout_ms: cython.longlong
     topic_start: cython.Py_ssize_t
     topic_end: cython.Py_ssize_t
     shift: cython.int = 0
@@ -104,6 +106,7 @@ def short_request(frame: bytes) -> object:
         if data[at] != 0xFF or _int32(data, at + 8) != 1:
             return None
         acks = _int16(data, at + 2)
+        timeout_ms = _int32(data, at + 4)
         topic_start = at + 12
         length = _int16(data, topic_start)
         topic_end = topic_start + 2 + length
@@ -114,10 +117,11 @@ def short_request(frame: bytes) -> object:
         at = topic_end + 12
         if length < BATCH_BYTES_MIN or at + length != size:
             return None
-        return _found(frame, version, topic_start + 2, topic_start, topic_end, partition, acks, at, size)
+        return _found(frame, version, topic_start + 2, topic_start, topic_end, partition, acks, at, size, timeout_ms)
     if data[at] != 0 or data[at + 7] != 2:
         return None
     acks = _int16(data, at + 1)
+    timeout_ms = _int32(data, at + 3)
     topic_start = at + 8
     topic_end = topic_start + (16 if version >= 13 else data[topic_start])
     if topic_end - topic_start < 2 or topic_end - topic_start > NAME_BYTES_MAX + 1 or topic_end + 8 > size:
@@ -140,7 +144,7 @@ def short_request(frame: bytes) -> object:
     if length < BATCH_BYTES_MIN or at + length + 3 != size or data[size - 3] | data[size - 2] | data[size - 1] != 0:
         return None
     name_start: cython.Py_ssize_t = topic_start + (version < 13)
-    return _found(frame, version, name_start, topic_start, topic_end, partition, acks, at, size - 3)
+    return _found(frame, version, name_start, topic_start, topic_end, partition, acks, at, size - 3, timeout_ms)
 
 
 @cython.cfunc

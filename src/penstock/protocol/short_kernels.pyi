@@ -1,5 +1,5 @@
 # The kernel as its callers see it, compiled or interpreted; the C types stand in short_kernels.py.
-Asked = tuple[str | bytes, int, int, int, int, int, int, int, int]
+Asked = tuple[str | bytes, int, int, int, int, int, int, int, int, int]
 
 def short_request(frame: bytes) -> Asked | None: ...
 def short_answer(frame: bytes, asked: Asked, base_offset: int, log_start_offset: int) -> bytes: ...

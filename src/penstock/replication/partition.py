@@ -209,8 +209,8 @@ class Partition:
         return self._appended(result)
 
     def begin_short(self) -> ShortAppend | None:
-        """Takes small batches that are acknowledged as soon as they are written; None where every append needs more."""
-        if not self.is_leader or self.followers is not None or self.flush_offset >= 0:
+        """Takes small batches that need no flush; None where every append needs more."""
+        if not self.is_leader or self.flush_offset >= 0:
             return None
         return self.log.begin_short(self.leader_epoch)
 
@@ -219,10 +219,10 @@ class Partition:
         """Whether so many replicas are in sync as an append that waits for all of them needs."""
         return len(self.isr) >= self.effective_min_isr
 
-    def finish_short(self, append: ShortAppend) -> None:
-        """Writes what was taken since `begin_short`. StorageError where that fails."""
+    def finish_short(self, append: ShortAppend) -> bool:
+        """Writes what was taken since `begin_short`, and says whether the high watermark moved. StorageError where that fails."""
         append.write()
-        self.maybe_move_high_watermark()
+        return self.maybe_move_high_watermark()
 
     def append_prepared(self, prepared: Prepared, acks: int) -> Appended:
         """The same for bytes of a client that were prepared elsewhere."""

@@ -161,7 +161,7 @@ class Connection(asyncio.Protocol):
             return
         for number, frame in enumerate(frames, 1):
             is_full = number >= REQUESTS_A_TURN
-            if not self._slots and not self._sending and self._turn.gather(self, frame):
+            if self._turn.gather(self, frame):
                 self._gathered += 1
                 self._end_turn_soon()
             else:
@@ -180,7 +180,7 @@ class Connection(asyncio.Protocol):
                 self._put_off(frames[number:])
                 break
 
-    def take_gathered(self, frame: bytes, answer: bytes | None) -> None:
+    def take_gathered(self, frame: bytes, answer: bytes | Waiting | None) -> None:
         """A gathered request is answered so, or, where that is None, is to go the way of all others."""
         self._gathered -= 1
         if not self._closing:

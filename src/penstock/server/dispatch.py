@@ -13,7 +13,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from penstock.handlers.api import NO_ANSWER, Api, CloseConnectionError, Context, Peer, Pending, Services
+from penstock.handlers.api import NO_ANSWER, Api, CloseConnectionError, Context, Framed, Peer, Pending, Services
 from penstock.handlers.api_versions import unsupported_version_answer
 from penstock.protocol.errors import MalformedMessageError
 from penstock.protocol.fetch import Slice
@@ -27,6 +27,9 @@ Parts = list[bytes | Slice]
 
 SHORT_BYTES_MAX = 64 * 1024
 """Requests up to this size may take an API's short way: in a larger one the bytes weigh more than the calls."""
+
+_VERSION_AT = 3
+"""No version has two bytes."""
 
 
 class Waiting:
@@ -137,19 +140,15 @@ class Dispatcher:
         if api.short is not None and len(frame) <= SHORT_BYTES_MAX and type(frame) is bytes:
             said = api.short(((frame, peer),), 0, self._services)
             if said and said[0] is not None:
+                if type(said[0]) is not bytes:
+                    return self._waiting_short(api, frame, said[0], begun_us)
                 times.answered(self._now_us() - begun_us)
                 return said[0]
         request = api.decode(frame, position, version)
         answer = api.handle(request, Context(self._services, peer, api_key, version, client_id))
         header = response_header(correlation_id, api_key, flexible=flexible)
         if type(answer) is Pending:
-            handled_us = self._now_us()
-
-            def encode(resolved: Any) -> bytes | Parts | None:
-                times.waited(handled_us - begun_us, self._now_us() - handled_us)
-                return None if resolved is NO_ANSWER else framed(header, self._encoded(api, times, resolved, version))
-
-            return Waiting(answer, encode)
+            return self._waiting(api, answer, header, version, begun_us)
         parts = None if answer is NO_ANSWER else framed(header, self._encoded(api, times, answer, version))
         times.answered(self._now_us() - begun_us)
         return parts
@@ -159,21 +158,28 @@ class Dispatcher:
         """How frames of an API with a short way begin."""
         return frozenset(key.to_bytes(2, "big") for key, api in self._apis.items() if api.short is not None)
 
-    def dispatch_short(self, requests: Sequence[tuple[bytes, Peer]], first: int) -> list[bytes | None]:
+    def dispatch_short(self, requests: Sequence[tuple[bytes, Peer]], first: int) -> list[bytes | Waiting | None]:
         """Answers to small requests from the one at `first` on, as far as their API's short way goes (`Api.short`)."""
         begun_us = self._now_us()
         key = int.from_bytes(requests[first][0][:2], "big")
-        short, times = self._apis[key].short, self.times[key]
-        assert short is not None
-        answers = short(requests, first, self._services)
+        api, times = self._apis[key], self.times[key]
+        assert api.short is not None
+        outcomes: list[bytes | Waiting | None] = []
         count = 0
-        for number, answer in enumerate(answers, first):
-            if answer is not None:
-                times.received(requests[number][0][3])  # no version has two bytes
+        for number, answer in enumerate(api.short(requests, first, self._services), first):
+            if answer is None:
+                outcomes.append(None)
+                continue
+            frame = requests[number][0]
+            times.received(frame[_VERSION_AT])
+            if type(answer) is bytes:
+                outcomes.append(answer)
                 count += 1
+            else:
+                outcomes.append(self._waiting_short(api, frame, answer, begun_us))
         if count:
             times.answered(self._now_us() - begun_us, count)
-        return answers
+        return outcomes
 
     def begin_short(self) -> None:
         """Before the short ways at a turn's end: who waits for what they change hears of it by `settle_short`, in this turn."""
@@ -185,6 +191,24 @@ class Dispatcher:
             self._services.fetch_waits.check()
         finally:
             self._services.produce_waits.check()
+
+    def _waiting_short(self, api: Api, frame: bytes, answer: Any, begun_us: int) -> Waiting:
+        version = frame[_VERSION_AT]
+        (correlation_id,) = INT32.unpack_from(frame, 4)
+        header = response_header(correlation_id, api.key, flexible=version >= api.flexible_from)
+        return self._waiting(api, answer, header, version, begun_us)
+
+    def _waiting(self, api: Api, answer: Pending[Any], header: bytes, version: int, begun_us: int) -> Waiting:
+        times = self.times[api.key]
+        handled_us = self._now_us()
+
+        def encode(resolved: Any) -> bytes | Parts | None:
+            times.waited(handled_us - begun_us, self._now_us() - handled_us)
+            if type(resolved) is Framed:
+                return resolved.frame
+            return None if resolved is NO_ANSWER else framed(header, self._encoded(api, times, resolved, version))
+
+        return Waiting(answer, encode)
 
     def _load(self, api: Api, version: int, go: Callable[[], None]) -> None:
         def loaded(_: object) -> None:

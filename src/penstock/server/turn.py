@@ -14,7 +14,7 @@ from typing import Protocol
 
 from penstock.handlers.api import Peer
 from penstock.server.connection import Connection
-from penstock.server.dispatch import SHORT_BYTES_MAX
+from penstock.server.dispatch import SHORT_BYTES_MAX, Waiting
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class ShortWays(Protocol):
     @property
     def short_keys(self) -> frozenset[bytes]: ...
 
-    def dispatch_short(self, requests: Sequence[tuple[bytes, Peer]], first: int) -> list[bytes | None]: ...
+    def dispatch_short(self, requests: Sequence[tuple[bytes, Peer]], first: int) -> list[bytes | Waiting | None]: ...
 
     def begin_short(self) -> None: ...
 

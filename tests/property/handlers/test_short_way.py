@@ -20,11 +20,12 @@ from tests.unit.handlers.world import Answer, World, shape
 from tests.unit.server.test_connection import FakeTransport, ManualTurn, connected
 from tests.unit.server.test_connection import frame as prefixed
 
-from penstock.handlers.api import CloseConnectionError
+from penstock.handlers.api import CloseConnectionError, Pending
 from penstock.handlers.authoriser import Action
 from penstock.protocol.errors import MalformedMessageError
 from penstock.records.batch import Codec, TimestampType, crc32c
 from penstock.records.build import build_batch
+from penstock.replication.partition import Partition
 from penstock.replication.traffic import FIELDS
 from penstock.server.dispatch import Dispatcher
 from penstock.server.framing import Framing
@@ -182,9 +183,14 @@ class Client:
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(st.lists(st.lists(requests(), min_size=1, max_size=12), min_size=1, max_size=4))
-def test_requests_of_one_turn_lead_to_the_same_as_one_after_the_other(turns: list[list[tuple[int, Any]]]) -> None:
+@given(st.lists(st.lists(requests(), min_size=1, max_size=12), min_size=1, max_size=4), st.booleans())
+def test_requests_of_one_turn_lead_to_the_same_as_one_after_the_other(
+    turns: list[list[tuple[int, Any]]], is_followed: bool
+) -> None:
     worlds = world(is_short=True), world(is_short=False)
+    if is_followed:
+        for one in worlds:
+            lead(one)
     gathering = ManualTurn(worlds[0].dispatcher)
     clients = Client(worlds[0], gathering), Client(worlds[1], ManualTurn())
     for asked in turns:
@@ -229,6 +235,22 @@ def test_who_waits_for_records_has_them_in_the_turn_that_brings_them(tmp_path: P
     transport.turn.end()
     assert (was_there, waiting.is_there) == (False, True)
     assert len(one.loop._soon) == asked_before, "no other turn is asked for"
+
+
+def test_answers_of_a_turn_that_wait_for_a_follower_keep_their_order() -> None:
+    one = world(is_short=True)
+    partition = lead(one)
+    transport = FakeTransport()
+    transport.turn = ManualTurn(one.dispatcher)
+    connection = connected(one.dispatcher.dispatch, transport)
+    records = build_batch([(NOW_MS, None, b"v", ())])
+    for acks in (1, -1, 1, -1):
+        connection.data_received(prefixed(one_batch(one, 9, "plain", records, acks)) * 2)
+        transport.turn.end()
+    assert len(split(transport.sent)) == 2, "those that wait for nobody, and for no answer before theirs"
+    go_on(one, partition, "the follower has it")
+    said = [Answer(0, 9, 9, one_said).read().responses[0].partition_responses[0] for one_said in split(transport.sent)]
+    assert [(one_said.error_code, one_said.base_offset) for one_said in said] == [(0, number) for number in range(8)]
 
 
 def test_a_write_that_fails_fails_the_requests_of_its_directory_and_no_other(
@@ -333,14 +355,55 @@ def test_both_ways_lead_to_the_same_in_every_kind_of_topic(topic: str) -> None:
     assert state(worlds[0]) == state(worlds[1])
 
 
-def test_what_a_client_sends_all_day_takes_the_short_way() -> None:
+def lead(one: World) -> Partition:
+    """`plain`, with a follower in sync, in a new epoch."""
+    partition = one.partitions.get("plain", 0)
+    partition.take_role(leader=1, leader_epoch=partition.leader_epoch + 1, isr=(1, 2), replicas=(1, 2))
+    return partition
+
+
+def go_on(one: World, partition: Partition, then: str) -> None:
+    key, epoch = partition.topic_partition, partition.leader_epoch
+    if then == "the follower has it":
+        partition.fetched_by(2, 1, partition.log.end_offset, 0, one.clock.monotonic_ms())
+    elif then == "another leads":
+        partition.take_role(leader=2, leader_epoch=epoch + 1, isr=(2,), replicas=(1, 2))
+    elif then == "the follower is gone":
+        partition.min_isr = 2
+        partition.isr = (1,)
+        partition.log.set_high_watermark(partition.log.end_offset)
+    one.services.produce_waits.changed(key)
+    one.loop.turn()
+    one.loop.advance(2000)
+
+
+@pytest.mark.parametrize("then", ["the follower has it", "another leads", "the follower is gone", "time passes"])
+def test_both_ways_lead_to_the_same_where_a_follower_must_have_it_first(then: str) -> None:
+    worlds = world(is_short=True), world(is_short=False)
+    for version in range(3, 14):
+        for acks in (-1, 1):
+            found = []
+            for one in worlds:
+                partition = lead(one)
+                records = build_batch([(NOW_MS, b"k", b"v", ()), (NOW_MS, b"k", b"w", ())])
+                said = Answer(0, version, 9, one.send_frame(one_batch(one, version, "plain", records, acks)))
+                go_on(one, partition, then)
+                partition.min_isr = 1
+                found.append(said._content)
+            assert found[0] == found[1], (version, acks)
+            assert found[0] is not None
+    assert state(worlds[0]) == state(worlds[1])
+
+
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_what_a_client_sends_all_day_takes_the_short_way(is_followed: bool) -> None:
     one = world(is_short=True)
     taken: list[bool] = []
     produce = one.apis[0]
     assert produce.short is not None
     way = produce.short
 
-    def counted(*arguments: Any) -> list[bytes | None]:
+    def counted(*arguments: Any) -> list[bytes | Pending[Any] | None]:
         said = way(*arguments)
         taken.append(bool(said) and said[0] is not None)
         return said
@@ -356,7 +419,10 @@ def test_what_a_client_sends_all_day_takes_the_short_way() -> None:
                     producer_epoch=min(sequence, 0),
                     base_sequence=sequence,
                 )
-                said = Answer(0, version, 9, one.send_frame(one_batch(one, version, "plain", records, acks))).read()
+                partition = lead(one) if is_followed else one.partitions.get("plain", 0)
+                later = Answer(0, version, 9, one.send_frame(one_batch(one, version, "plain", records, acks)))
+                go_on(one, partition, "the follower has it")
+                said = later.read()
                 assert said.responses[0].partition_responses[0].base_offset == len(taken) - 1
     assert len(taken) == 44
     assert all(taken)

@@ -93,7 +93,7 @@ def test_short_produce(frame: bytes) -> None:
 def test_short_requests_are_taken(frame: bytes) -> None:
     asked = both("short_kernels", "short_request", frame)[0]
     assert asked is not None
-    _, _, _, start, end, version, correlation_id, _, _ = asked
+    _, _, _, start, end, version, correlation_id, _, _, _ = asked
     assert (start > 0, end - start, version, correlation_id) == (True, BATCH_BYTES, frame[3], -5)
 
 

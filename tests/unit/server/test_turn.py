@@ -37,7 +37,7 @@ class Broker:
         self.is_begun = False
         self.settled += 1
 
-    def dispatch_short(self, requests: Sequence[tuple[bytes, Peer]], first: int) -> list[bytes | None]:
+    def dispatch_short(self, requests: Sequence[tuple[bytes, Peer]], first: int) -> list[bytes | Waiting | None]:
         taken = []
         for payload, _ in requests[first:]:
             if payload.startswith(SHORT + b"bug"):
