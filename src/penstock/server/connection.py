@@ -5,7 +5,8 @@ the client does not read, or has too many requests under way, no further request
 files are read a megabyte at a time as the socket drains, so a slow reader costs a megabyte at most; what is not in memory is read on a thread.
 
 Small answers are sent at the end of the loop's turn: a write wakes its client, who would take the processor from the
-requests that wait in the same turn. Small requests may be handled there too, together (`server.turn`).
+requests that wait in the same turn. Small requests may be handled there too, together (`server.turn`). Where nobody else
+asks, neither waits.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Turn(Protocol):
     """What connections have in common in one turn of the loop: `server.turn`."""
 
     def end_soon(self, connection: Connection) -> None: ...
+
+    def is_alone(self, connection: Connection) -> bool: ...
 
     def gather(self, connection: Connection, frame: bytes | bytearray) -> bool: ...
 
@@ -159,9 +162,10 @@ class Connection(asyncio.Protocol):
             self._backlog.extend(frames)
             self._pause_reading()
             return
+        is_alone = self._turn.is_alone(self) and len(frames) == 1
         for number, frame in enumerate(frames, 1):
             is_full = number >= REQUESTS_A_TURN
-            if self._turn.gather(self, frame):
+            if not is_alone and self._turn.gather(self, frame):
                 self._gathered += 1
                 self._end_turn_soon()
             else:
@@ -169,7 +173,7 @@ class Connection(asyncio.Protocol):
                     self._turn.settle()
                     if self._closing:
                         break
-                self._take(self._handle(frame))
+                self._take(self._handle(frame), is_alone)
                 if self._ready_bytes > WRITE_BUFFER_BYTES:  # short requests may have long answers
                     self.flush()
                     is_full = True
@@ -256,11 +260,14 @@ class Connection(asyncio.Protocol):
             self.close("an internal error")
         return None
 
-    def _take(self, outcome: Outcome) -> None:
+    def _take(self, outcome: Outcome, is_alone: bool = False) -> None:
         if type(outcome) is bytes and not self._slots and not self._sending:
             self._ready.append(outcome)
             self._ready_bytes += len(outcome)
-            self._end_turn_soon()
+            if is_alone:
+                self.flush()
+            else:
+                self._end_turn_soon()
         elif outcome is not None:
             self._enqueue(outcome)
 

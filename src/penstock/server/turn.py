@@ -45,6 +45,12 @@ class Turn:
         self._senders: list[Connection] = []
         """Of what was gathered."""
         self._gathered_bytes = 0
+        self._latest: Connection | None = None
+
+    def is_alone(self, connection: Connection) -> bool:
+        """Whether the bytes that came before those that came now were this connection's too: it has nobody to wait for."""
+        latest, self._latest = self._latest, connection
+        return latest is connection
 
     def end_soon(self, connection: Connection) -> None:
         """`connection.end_turn` is called at the end of this turn."""

@@ -87,6 +87,30 @@ def test_requests_of_several_connections_are_handled_together_and_answered_to_th
     assert not broker.turn.is_planned
 
 
+def test_a_client_that_asks_alone_is_answered_at_once_until_another_asks() -> None:
+    broker = Broker()
+    (client, transport), (other, to_other) = broker.client(), broker.client()
+    client.data_received(short(b"a"))
+    broker.turn.end()
+    client.data_received(short(b"b"))
+    assert (transport.written, broker.turn.is_planned) == ([b"a;", b"b;"], False)
+    other.data_received(short(b"c"))
+    client.data_received(short(b"d"))
+    assert (transport.written[2:], to_other.written) == ([], [])
+    broker.turn.end()
+    assert (transport.written[2:], to_other.written) == ([b"d;"], [b"c;"])
+
+
+def test_several_requests_of_a_client_that_asks_alone_are_handled_together() -> None:
+    broker = Broker()
+    client, transport = broker.client()
+    client.data_received(short(b"a"))
+    client.data_received(short(b"b", b"c"))
+    client.data_received(short(b"d"))
+    assert broker.handled == [[SHORT + one for one in (b"a", b"b", b"c")], [SHORT + b"d"]]
+    assert transport.written == [b"a;b;c;d;"]
+
+
 def test_what_a_connection_sends_behind_gathered_requests_is_handled_behind_them() -> None:
     broker = Broker()
     client, transport = broker.client()
