@@ -24,7 +24,6 @@ def records(*timestamps: int, key: bytes | None = None) -> bytes:
 
 
 def setup() -> Iterator[Case]:
-    yield alike()
     for name, partitions, configs in (
         (DATA, 2, {"retention.ms": "-1"}),
         (COMPACT, 1, {"cleanup.policy": "compact"}),

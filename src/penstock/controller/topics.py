@@ -212,20 +212,18 @@ def decide_delete(image: Image, name: str, *, logs_are_gone: bool) -> Transactio
     """
     path = f"{layout.topic_path(name)}/partitions"
     topic = image.topics.get(name)
-    below = [] if topic is None else [path]
+    there = [] if topic is None else [layout.topic_path(name), path]
     for partition, state in topic.partitions.items() if topic is not None else ():
         if state.state_version >= 0:
-            below += (f"{path}/{partition}", layout.state_path(name, partition))
-    return decide_remove(image, name, below, logs_are_gone=logs_are_gone)
-
-
-def decide_remove(image: Image, name: str, below: Collection[str], *, logs_are_gone: bool) -> Transaction:
-    """The same where `below` are the nodes below the topic's own that are there."""
-    paths = sorted(below, reverse=True)
-    if name in image.topics:
-        paths.append(layout.topic_path(name))
+            there += (f"{path}/{partition}", layout.state_path(name, partition))
     if name in image.topic_configs:
-        paths.append(layout.topic_config_path(name))
+        there.append(layout.topic_config_path(name))
+    return decide_remove(name, there, logs_are_gone=logs_are_gone)
+
+
+def decide_remove(name: str, there: Collection[str], *, logs_are_gone: bool) -> Transaction:
+    """The same where `there` are the topic's nodes."""
+    paths = sorted(there, reverse=True)
     if logs_are_gone:
         paths.append(layout.deletion_mark(name))
     return Transaction(operations=tuple(Delete(path=path) for path in paths))

@@ -46,8 +46,9 @@ from penstock.controller.requests import (
 )
 from penstock.controller.topics import decide_remove, decide_states
 from penstock.drivers.cluster_store import ClusterStore
+from penstock.drivers.config_changes import telling
 from penstock.drivers.controller_election import Holder, stand_for_controller
-from penstock.drivers.controller_view import nodes_below, read_brokers, read_image, read_topics
+from penstock.drivers.controller_view import nodes_below, nodes_of, read_brokers, read_image, read_topics
 from penstock.drivers.deletions import Deletions
 from penstock.drivers.log_ends import Ends, LogEndsChannel
 from penstock.drivers.longest_logs import LongestLogs
@@ -310,8 +311,8 @@ class Controller:
     async def _end_deletion(self, name: str) -> None:
         if not self.is_active or name not in self.cluster.image.deleting:
             return
-        below = await nodes_below(self._store, name)
-        await self._commit(decide_remove(self.cluster.image, name, below, logs_are_gone=True).operations)
+        there = await nodes_of(self._store, name)
+        await self._commit(telling(decide_remove(name, there, logs_are_gone=True)).operations)
         self._deletions.forget(name)
         logger.info("topic %s is deleted", name)
 

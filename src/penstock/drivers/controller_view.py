@@ -62,6 +62,12 @@ async def nodes_below(store: ClusterStore, topic: str) -> set[str]:
     return {parent, *partitions, *states}
 
 
+async def nodes_of(store: ClusterStore, topic: str) -> set[str]:
+    """All nodes that say something of a topic. One that is marked as going may be gone already: whoever marked it saw it still."""
+    own = await store.all_data([layout.topic_path(topic), layout.topic_config_path(topic)])
+    return {*own, *await nodes_below(store, topic)}
+
+
 async def read_image(store: ClusterStore) -> Image:
     image = Image()
     image.brokers = await read_brokers(store)

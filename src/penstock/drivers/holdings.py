@@ -88,14 +88,17 @@ class Holdings:
             logger.warning("%s on disk belongs to an earlier topic of this name: removed", topic_partition)
             self._remove_files(topic_partition)
             log = None
-        if log is None and leader_epoch > 0 and self.directories.offline:
-            # It was made before: what it holds lies in the directory that is offline, and an empty log would hide it.
+        if self.is_out_of_reach(topic_partition, leader_epoch):
             raise StorageError(f"{topic_partition} lies in none of the log directories that are online")
         if log is None:
             log = self.directories.create(topic_partition, config, topic_id)
         partition = Partition(topic_partition, topic_id.bytes, self._node_id, log)
         self.partitions.add(partition)
         return partition
+
+    def is_out_of_reach(self, topic_partition: TopicPartition, leader_epoch: int) -> bool:
+        """Whether a log that was made before lies in a directory that is offline: an empty one would hide it."""
+        return self.directories.get(topic_partition) is None and leader_epoch > 0 and bool(self.directories.offline)
 
     def let_go(self, partition: Partition) -> None:
         """Holds a partition no more; its files stay."""

@@ -137,10 +137,12 @@ class Replicas:
         return None
 
     def _will_be_taken(self, state: PartitionState, doubts: Doubts) -> bool:
-        """Whether a log in doubt gets a role by this, and so leaves it."""
+        """Whether a log in doubt gets a role by this, and so leaves it; or a new one, where that in doubt went with an earlier topic."""
         key, directories = state.topic_partition, self._holdings.directories
-        if key not in doubts or directories.get(key) is None or state.leader < 0 or self._node_id not in state.replicas:
+        if key not in doubts or state.leader < 0 or self._node_id not in state.replicas:
             return False
+        if directories.get(key) is None:
+            return not self._holdings.is_out_of_reach(key, state.leader_epoch)
         known = self._holdings.partitions.find(*key)
         is_stale = known is not None and known.leader_epoch > state.leader_epoch
         return not is_stale and directories.home(key).health.failure is None

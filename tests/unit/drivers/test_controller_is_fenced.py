@@ -48,6 +48,7 @@ class Process:
         store = ClusterStore(self.session, self.loop)
         self.session.notify = lambda: self.loop.call_soon(store.hand_out)
         self.channel = Channel()
+        self.topic_configs: dict[str, dict[str, str]] = {}
         self.controller = Controller(
             node_id=node_id,
             loop=self.loop,
@@ -55,7 +56,7 @@ class Process:
             store=store,
             channel=self.channel,
             log_values={},
-            topic_configs={},
+            topic_configs=self.topic_configs,
         )
 
 
@@ -87,6 +88,12 @@ class World:
         found = self.server.tree.read(Read(kind=ReadKind.DATA, path=path), 0)
         assert isinstance(found, Node)
         return found
+
+    def write(self, *operations: Create) -> None:
+        """As another broker does."""
+        for operation in operations:
+            self.server.commit((operation,), 0)
+        self.first.loop.turn()
 
     def replace_first(self) -> None:
         """The first one's session ends, of which it does not hear, and the second is elected."""

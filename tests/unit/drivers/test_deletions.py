@@ -1,11 +1,14 @@
 """Topics go when every replica has answered, whatever happens to brokers meanwhile."""
 
 from tests.unit.controller.world import broker, make_cluster
+from tests.unit.drivers.test_controller_is_fenced import World as Controllers
 
 from penstock.base.errors import PenstockError, StorageError
 from penstock.base.ids import TopicPartition
 from penstock.controller.peer_requests import PeerAnswer, PeerRequests
 from penstock.drivers.deletions import Deletions
+from penstock.metadata import layout
+from penstock.metadata.store import Create
 
 
 class World:
@@ -59,3 +62,22 @@ def test_one_that_died_after_it_answered_keeps_nobody_waiting() -> None:
     world.deletions.gone(3)
     world.answer(1, 2)
     assert world.ended == ["t"]
+
+
+def test_with_a_topic_its_configuration_goes_and_every_broker_is_told() -> None:
+    world = Controllers()
+    world.first.topic_configs["t"] = {"retention.ms": "1"}
+    config = Create(path=layout.topic_config_path("t"), data=layout.encode_config({"retention.ms": "1"}))
+    world.write(config, Create(path=layout.deletion_mark("t")))
+    left = {one.path: one.data for one in world.server.tree.walk()}
+    assert not {layout.topic_path("t"), config.path, layout.deletion_mark("t")} & left.keys()
+    ((path, change),) = ((path, data) for path, data in left.items() if path.startswith(f"{layout.CONFIG_CHANGES}/"))
+    assert layout.decode_config_change(path, change) == "topics/t"
+
+
+def test_a_topic_marked_when_it_was_gone_already_keeps_nothing_up() -> None:
+    """Whoever marked it had not heard of its end yet, nor had the controller of that of its configuration."""
+    world = Controllers()
+    world.first.topic_configs["gone"] = {}
+    world.write(Create(path=layout.deletion_mark("gone")))
+    assert layout.deletion_mark("gone") not in {one.path for one in world.server.tree.walk()}

@@ -78,6 +78,7 @@ class Broker:
     """Broker 1 of a cluster, without the others."""
 
     def __init__(self, data: Path) -> None:
+        self.data = str(data)
         self.world = world = World(data)
         self.leaders: list[Leader] = []
         self.followers = Followers(
@@ -322,6 +323,23 @@ def test_a_log_in_doubt_gets_no_role_before_the_disk_knows_that_it_is_settled(br
     assert broker.become(2, 1) == PeerAnswer()
     assert broker.leaders[0].asked[0][0][0].offset == 1, "a clean stop since does not make it whole"
     assert key not in Doubts(cast(Any, broker.world.files), missing, "new", {key: 1})
+
+
+def test_a_doubt_does_not_pass_on_to_a_new_log_of_the_name(broker: Broker) -> None:
+    """The topic was deleted while this broker was away: its log in doubt went, and the next topic's was never in doubt."""
+    key, directory = TopicPartition("t", 0), broker.data
+    broker.replicas.doubts = doubts = Doubts(cast(Any, broker.world.files), directory, "new", {key: 1})
+    assert broker.become(2, 0) == PeerAnswer()
+    assert key not in doubts
+    assert key not in Doubts(cast(Any, broker.world.files), directory, "new", {key: 1}), "and not after a kill"
+
+
+def test_a_log_out_of_reach_stays_in_doubt(broker: Broker) -> None:
+    key = TopicPartition("t", 0)
+    broker.replicas.doubts = doubts = Doubts(cast(Any, broker.world.files), broker.data, "new", {key: 1})
+    broker.world.directories.offline["/elsewhere"] = "its disk is broken"
+    assert isinstance(broker.become(2, 1).partition_errors[key], StorageError)
+    assert key in doubts
 
 
 def test_requests_wait_for_one_that_waits_for_the_disk(broker: Broker) -> None:
