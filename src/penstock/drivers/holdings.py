@@ -87,6 +87,7 @@ class Holdings:
         if log is not None and log.topic_id is not None and log.topic_id != topic_id:
             logger.warning("%s on disk belongs to an earlier topic of this name: removed", topic_partition)
             self._remove_files(topic_partition)
+            self.sync_names_now()
             log = None
         if log is None and leader_epoch > 0 and self.directories.offline:
             # It was made before: what it holds lies in the directory that is offline, and an empty log would hide it.
@@ -104,7 +105,7 @@ class Holdings:
         self.changed(partition.topic_partition)
 
     def drop(self, partition: Partition) -> None:
-        """Holds a partition no more, and removes its files."""
+        """Holds a partition no more, and removes its files; a crash may bring them back until names are synced."""
         self.let_go(partition)
         self._remove_files(partition.topic_partition)
 
@@ -124,6 +125,15 @@ class Holdings:
 
     def _remove_files(self, topic_partition: TopicPartition) -> None:
         self._take_away(topic_partition, self.directories.delete)
+
+    def sync_names_now(self) -> None:
+        """What was dropped or set aside stays so. Waits for the disk, once for each directory."""
+        job = self.directories.sync_names()
+        try:
+            if job is not None:
+                job()
+        except PenstockError as error:
+            logger.error("%s", error)
 
     def _take_away(self, topic_partition: TopicPartition, take: Callable[[TopicPartition], Callable[[], None]]) -> None:
         try:
