@@ -31,13 +31,17 @@ class Up:
         command = [*PENSTOCK, "cluster", "up", "--data", str(data), "--listen", "127.0.0.1:0", "--brokers", "3"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
         register(self.process.pid)
+        self.bootstrap = ""
+
+    def wait(self) -> "Up":
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line.startswith("ready "), line
         self.bootstrap = line.split()[1]
+        return self
 
-    def end(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
+    def end(self, signal_number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(signal_number)
         code = self.process.wait(WAIT_SECONDS)
         assert self.process.stdout is not None
         self.process.stdout.close()
@@ -47,7 +51,7 @@ class Up:
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    cluster = Up(tmp_path_factory.mktemp("up") / "cluster")
+    cluster = Up(tmp_path_factory.mktemp("up") / "cluster").wait()
     yield cluster
     if cluster.process.poll() is None:
         cluster.end()
@@ -95,6 +99,19 @@ def test_topics_have_three_replicas_and_leaders_can_be_elected(up: Up, capsys: p
     assert main(["elect", "preferred", "--topic", "t:9", "-b", up.bootstrap]) == 1
 
 
+def test_each_broker_has_its_own_configuration_whoever_is_the_controller(
+    up: Up, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for broker in ("1", "2", "3"):
+        value = f"log.retention.ms={broker}000000"
+        assert main(["configs", "set", "broker", broker, value, "-b", up.bootstrap]) == 0
+    capsys.readouterr()
+    for broker in ("1", "2", "3"):
+        assert main(["configs", "show", "broker", broker, "-b", up.bootstrap, "--json"]) == 0
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert {row["value"] for row in rows if row["key"] == "log.retention.ms"} == {f"{broker}000000"}
+
+
 def test_a_second_cluster_in_the_same_place_is_refused(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cluster", "up", "--data", str(up.data), "--listen", "127.0.0.1:0"]) == 1
     assert "runs in" in capsys.readouterr().err
@@ -116,7 +133,7 @@ def test_a_dead_broker_is_seen_and_ctrl_c_ends_the_rest(up: Up, capsys: pytest.C
 
 def test_whoever_kills_the_command_leaves_nothing_running(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And the same place can be used again, without a second ZooKeeper in it."""
-    first = Up(tmp_path / "cluster")
+    first = Up(tmp_path / "cluster").wait()
     host, _, port = status(first, capsys)["zookeeper"].rpartition(":")
     first.process.kill()
     first.end()
@@ -128,9 +145,48 @@ def test_whoever_kills_the_command_leaves_nothing_running(tmp_path: Path, capsys
         return False
 
     wait_until(lambda: not answers(), seconds=WAIT_SECONDS, what="ZooKeeper is gone")
-    second = Up(first.data)
+    second = Up(first.data).wait()
     assert alive(status(second, capsys)) == [1, 2, 3]
     assert second.end() == 0
+
+
+@pytest.mark.parametrize("moment", ["zookeeper/zoo.cfg", "broker-3.log"])
+def test_ctrl_c_while_it_starts_ends_all_that_was_started(
+    tmp_path: Path, moment: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    up = Up(tmp_path / "cluster")
+    wait_until((up.data / moment).exists, seconds=WAIT_SECONDS, what=f"{moment} is there")
+    assert main(["cluster", "up", "--data", str(up.data), "--listen", "127.0.0.1:0"]) == 1
+    assert "or starts there" in capsys.readouterr().err
+    assert up.end(signal.SIGINT) == 0
+    assert not (up.data / "cluster.json").exists(), "it was not up yet"
+    assert processes_of(up.data) == []
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        command = [*PENSTOCK, "cluster", "up", "--data", str(tmp_path / "cluster"), "--listen", listen]
+        command += ["--brokers", "1"]
+        ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=WAIT_SECONDS)
+    assert ended.returncode == 1
+    (sentence,) = ended.stderr.splitlines()
+    assert sentence.startswith("penstock: broker 1 did not start: ")
+    assert listen in sentence
+    assert processes_of(tmp_path) == []
+
+
+def processes_of(data: Path) -> list[str]:
+    """The command lines of processes that name the directory or something in it."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if str(data) in line:
+                found.append(line)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -138,11 +194,15 @@ def test_whoever_kills_the_command_leaves_nothing_running(tmp_path: Path, capsys
     [
         (["cluster", "status", "--data", "nowhere"], "no cluster was started in nowhere"),
         (["cluster", "up", "--listen", "here"], "write HOST:PORT"),
+        (["cluster", "up", "--listen", ":9092"], "write HOST:PORT"),
+        (["cluster", "up", "--listen", "127.0.0.1:65534"], "consecutive ports"),
         (["cluster", "up", "--set", "num.partitions=x"], "penstock: num.partitions='x' is not a valid integer"),
         (["cluster", "up", "--set", "nonsense=1", "--data", "/dev/null"], "--set: nonsense is not known"),
         (["zookeeper", "--listen", "here"], "write HOST:PORT"),
         (["zookeeper", "--id", "3", "--server", "1=h:1:2"], "--id names none"),
         (["zookeeper", "--server", "1=h"], "write ID=HOST:PORT:PORT"),
+        (["zookeeper", "--server", "1=h:2888:x", "--id", "1"], "write ID=HOST:PORT:PORT"),
+        (["zookeeper", "--listen", "127.0.0.1:65536"], "write HOST:PORT"),
         (["elect", "unclean"], "name its topics"),
     ],
 )

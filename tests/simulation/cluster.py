@@ -207,7 +207,8 @@ class SimCluster:
 
     def _configure(self, broker: SimBroker, topic: TopicImage, config: dict[str, str]) -> None:
         self.events.note(f"configure {topic.name} {config} at {broker.node_id}")
-        broker.topics.submit(broker.topics.decide_config(topic, config), lambda _error: None)
+        path = layout.topic_config_path(topic.name)
+        broker.topics.change_config(path, lambda: broker.topics.decide_config(topic, config), lambda _error: None)
 
     def _elect(self, broker: SimBroker) -> None:
         self.events.note(f"preferred leaders at {broker.node_id}")

@@ -22,6 +22,7 @@ from penstock.drivers.cluster_store import ClusterStore
 from penstock.drivers.controller import Controller
 from penstock.drivers.controller_view import read_brokers, read_image
 from penstock.drivers.deletions import Deletions
+from penstock.metadata import layout
 from penstock.metadata.image import Image
 from penstock.metadata.store import ConnectionLostError, Operation
 from penstock.replication.fetcher import Cut, Fetcher
@@ -293,7 +294,8 @@ def lower_min_isr_behind_the_controllers_back() -> int:
     deaf = cluster.brokers[elected]
     deaf._configs._changed = lambda _topics: None
     deaf.controller._topic_configs = deaf.controller.cluster.image.topic_configs = {}
-    at.topics.submit(at.topics.decide_config(at.image.topics["x"], {"min.insync.replicas": "1"}), lambda _error: None)
+    path, lower = layout.topic_config_path("x"), {"min.insync.replicas": "1"}
+    at.topics.change_config(path, lambda: at.topics.decide_config(at.image.topics["x"], lower), lambda _error: None)
     wait(100)
     cluster.clients.write_once(leader, place)
     wait(100)

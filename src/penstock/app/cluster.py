@@ -25,6 +25,7 @@ from penstock.drivers.cluster_topics import ClusterTopics
 from penstock.drivers.config_changes import ConfigChanges
 from penstock.drivers.controller import Controller, ControllerSettings
 from penstock.drivers.delayed import Delayed
+from penstock.drivers.directory_events import DirectoryEvents
 from penstock.drivers.doubts import Doubts
 from penstock.drivers.flushes import Flushes
 from penstock.drivers.followers import Followers, FollowerSettings
@@ -35,10 +36,9 @@ from penstock.drivers.markers import LocalMarkers
 from penstock.drivers.replicas import Replicas
 from penstock.drivers.steps import run_steps
 from penstock.handlers.services import ClusterServices
-from penstock.metadata import layout
 from penstock.metadata.image import Image
 from penstock.metadata.layout import BrokerNode
-from penstock.metadata.store import ConnectionLostError, Create, SessionState, StoreError, Transaction
+from penstock.metadata.store import ConnectionLostError, SessionState, StoreError
 from penstock.metadata.zookeeper import ZooKeeperStore
 from penstock.peers.channels import BrokerLinks, ControllerLink, LeaderLink
 from penstock.peers.link import Address, Link, TcpLink
@@ -117,6 +117,7 @@ class ClusterParts:
             new_id=new_topic_id,
         )
         self._configs = ConfigChanges(self.store, image, clock, self._take_configs)
+        self._directory_events = DirectoryEvents(config.node_id, self.store, loop)
         self._broker: BrokerNode | None = None
         self._directory = ""
         self._live_leaders: dict[int, Address] = {}
@@ -282,9 +283,7 @@ class ClusterParts:
     def went_offline(self, partitions: list[TopicPartition]) -> None:
         """A log directory failed: the controller is told, and asks what is left."""
         logger.error("%d partitions of this broker are offline", len(partitions))
-        data = layout.encode_log_directory_event(self._config.node_id)
-        path = f"{layout.LOG_DIRECTORY_EVENTS}/log_dir_event_"
-        self.store.submit(Transaction(operations=(Create(path=path, data=data, sequential=True),)), lambda _event: None)
+        self._directory_events.tell()
 
     def _take_configs(self, topics: set[str]) -> None:
         self._image.version += 1
@@ -345,6 +344,7 @@ class ClusterParts:
             self._to_controller.close()
             self._questions.close()
             self._markers.close()
+        self._directory_events.stop()
         self.store.stop()
         if self._is_open:
             await asyncio.to_thread(self._zookeeper.close)

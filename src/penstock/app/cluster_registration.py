@@ -61,15 +61,21 @@ class ClusterRegistration:
         self._new_id = new_id
 
     async def make_permanent_nodes(self) -> None:
-        for path in layout.PERMANENT:
-            if await self._store.data(path) is None:
-                await self._make(Create(path=path))
+        present = await self._store.all_data(list(layout.PERMANENT))
+        for operation in layout.permanent_nodes(present):
+            await self._make(operation)
 
     async def find_cluster_id(self, on_disk: str | None) -> str:
-        """The cluster's id; the first broker of all gives it one."""
+        """The cluster's id; the first broker of all gives it one. Directories of a cluster that the store knows nothing of are refused:
+        none of their logs would be assigned to anybody there."""
         known = await self._store.data(layout.CLUSTER_ID)
         if known is None:
-            wanted = on_disk or topic_id_text(self._new_id())
+            if on_disk is not None:
+                raise LogDirectoryError(
+                    f"the log directories belong to cluster {on_disk}, and there is none at zookeeper.connect: "
+                    "does that name the right servers and path?"
+                )
+            wanted = topic_id_text(self._new_id())
             await self._make(Create(path=layout.CLUSTER_ID, data=layout.encode_cluster_id(wanted)))
             known = await self._store.data(layout.CLUSTER_ID)
             assert known is not None
@@ -90,6 +96,7 @@ class ClusterRegistration:
         checkpoints.write_atomically(self._files, f"{directory}/{SESSION_FILE}", b"%d\n" % session_id)
         data = layout.encode_broker(broker, self._clock.wall_ms())
         deadline_ms = self._clock.monotonic_ms() + self._session_timeout_ms + _GRACE_MS
+        has_waited = False
         while True:
             outcome = await self._store.commit_one(Create(path=path, data=data, ephemeral=True))
             node = None if isinstance(outcome, StoreError) else await self._store.data(path)
@@ -101,7 +108,9 @@ class ClusterRegistration:
                 raise BrokerIdTakenError(
                     f"broker {broker.broker_id} is registered already by another process; give each its own broker.id"
                 )
-            logger.info("waiting for the earlier registration of broker %d to end", broker.broker_id)
+            if not has_waited:
+                logger.info("waiting for the earlier registration of broker %d to end", broker.broker_id)
+            has_waited = True
             await self._pause()
 
     async def _remove_own(self, path: str, session_id: int) -> None:

@@ -16,14 +16,19 @@ from typing import Any
 
 from penstock.app.config import BrokerConfig
 from penstock.app.zookeeper_server import ZooKeeperServer, free_port
-from penstock.base.errors import PenstockError
+from penstock.base.errors import DirectoryLockedError, PenstockError
+from penstock.base.files import SystemFiles
 from penstock.cli.cluster import open_cluster
+from penstock.cli.locks import writing
 
 FILE_NAME = "cluster.json"
 OK, FAILED = 0, 1
 _START_SECONDS_MAX = 120
 _STOP_SECONDS_MAX = 60
 _LOOK_SECONDS = 1.0
+_COMPLAINT = "penstock: "
+_PORT_MAX = 65_535
+_BROKER_KEYS = {"id", "pid", "host", "port"}
 _CHILD = """
 import ctypes, signal, sys
 try:
@@ -70,47 +75,90 @@ class _Child:
         assert self.process.stdout is not None
         timer = threading.Timer(_START_SECONDS_MAX, self.process.kill)
         timer.start()
-        line = self.process.stdout.readline()
-        timer.cancel()
+        try:
+            line = self.process.stdout.readline()
+        finally:
+            timer.cancel()
         if not line.startswith("ready "):
-            said = self.output.read_text(errors="replace").strip().rpartition("\n")[2]
-            raise LocalClusterError(f"broker {self.broker_id} did not start: {said}")
+            raise LocalClusterError(f"broker {self.broker_id} did not start: {self._complaint()}")
         self.port = int(line.rpartition(":")[2])
+
+    def _complaint(self) -> str:
+        """Why it ended, in its own words: its last complaint, or what it said last."""
+        lines = self.output.read_text(errors="replace").strip().split("\n")
+        complaints = [line for line in lines if line.startswith(_COMPLAINT)]
+        return complaints[-1].removeprefix(_COMPLAINT) if complaints else lines[-1]
 
     def described(self) -> dict[str, Any]:
         assert self.process is not None
         return {"id": self.broker_id, "pid": self.process.pid, "host": self.host, "port": self.port}
 
 
+class _Stopped(Exception):
+    """A signal came before the cluster was up."""
+
+
+class _Signals:
+    """SIGTERM and Ctrl-C: while the cluster starts they end that at once, afterwards whoever waits for `stop` hears of them."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self._is_starting = True
+
+    def listen(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._came)
+
+    def _came(self, *_: object) -> None:
+        self.stop.set()
+        if self._is_starting:
+            self._is_starting = False  # the next one does not disturb what this one began
+            raise _Stopped
+
+    def started(self) -> None:
+        self._is_starting = False
+
+
 def run_up(data: Path, brokers: int, listen: str, settings: Mapping[str, str]) -> int:
-    host, first_port = _parse_listen(listen)
+    host, first_port = _parse_listen(listen, brokers)
     for complaint in BrokerConfig(settings).complaints:
         print(f"penstock: --set: {complaint}", file=sys.stderr, flush=True)
     data = data.absolute()
-    if _is_running(data):
-        raise LocalClusterError(f"a cluster runs in {data} already")
     data.mkdir(parents=True, exist_ok=True)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    zookeeper = ZooKeeperServer(data / "zookeeper", host=host, port=_zookeeper_port(data, host), ends_with_thread=True)
+    try:
+        with writing(SystemFiles(), [str(data)]):
+            if _is_running(data):
+                raise LocalClusterError(f"a cluster runs in {data} already")
+            _run(data, brokers, host, first_port, settings)
+    except DirectoryLockedError:
+        raise LocalClusterError(f"a cluster runs in {data} already, or starts there") from None
+    return OK
+
+
+def _run(data: Path, brokers: int, host: str, first_port: int, settings: Mapping[str, str]) -> None:
+    zookeeper = ZooKeeperServer(data / "zookeeper", port=_zookeeper_port(data), ends_with_thread=True)
     children = [
         _Child(number, data / f"broker-{number}", host, first_port + number - 1 if first_port else 0)
         for number in range(1, brokers + 1)
     ]
+    signals = _Signals()
     try:
+        signals.listen()
         zookeeper.start()
         for child in children:
             child.start(zookeeper.connect, {**_replication(brokers), **settings})
         for child in children:
             child.wait_until_ready()
         _write_file(data, zookeeper, children)
+        signals.started()
         print(f"ready {','.join(f'{child.host}:{child.port}' for child in children)}", flush=True)
-        _watch(children, stop)
+        _watch(zookeeper, children, signals.stop)
+    except _Stopped:
+        print("stopped before it was up", file=sys.stderr, flush=True)
     finally:
+        signals.started()
         _stop_all(children)
         zookeeper.stop()
-    return OK
 
 
 def _replication(brokers: int) -> dict[str, str]:
@@ -125,11 +173,15 @@ def _replication(brokers: int) -> dict[str, str]:
     }
 
 
-def _watch(children: list[_Child], stop: threading.Event) -> None:
-    """Says when a broker ends or the controller changes, until it is time to stop."""
+def _watch(zookeeper: ZooKeeperServer, children: list[_Child], stop: threading.Event) -> None:
+    """Says when a broker or ZooKeeper ends or the controller changes, until it is time to stop."""
     alive = {child.broker_id for child in children}
     controller = -1
+    is_coordinated = True
     while not stop.wait(_LOOK_SECONDS):
+        if is_coordinated and not zookeeper.is_running():
+            is_coordinated = False
+            print("ZooKeeper ended: brokers serve what they have, and nothing can be changed", flush=True)
         now = {child.broker_id for child in children if child.process is not None and child.process.poll() is None}
         for broker_id in sorted(alive - now):
             print(f"broker {broker_id} ended", flush=True)
@@ -156,21 +208,25 @@ def _stop_all(children: list[_Child]) -> None:
             process.wait()
 
 
-def _parse_listen(listen: str) -> tuple[str, int]:
-    host, separator, port = listen.rpartition(":")
-    if not separator or not port.isdigit() or int(port) > 65_535:
+def _parse_listen(listen: str, brokers: int) -> tuple[str, int]:
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > _PORT_MAX:
         raise LocalClusterError(f"--listen {listen!r}: write HOST:PORT")
+    if int(port) + brokers - 1 > _PORT_MAX:
+        raise LocalClusterError(
+            f"--listen {listen!r}: {brokers} brokers take consecutive ports, and {_PORT_MAX} is the last"
+        )
     return host, int(port)
 
 
-def _zookeeper_port(data: Path, host: str) -> int:
+def _zookeeper_port(data: Path) -> int:
     """The same as last time where that is free: a cluster is found where it was."""
     with contextlib.suppress(LocalClusterError, ValueError, OSError):
         port = int(_read_file(data)["zookeeper"].rpartition(":")[2])
         with socket.socket() as probe:
-            probe.bind((host, port))
+            probe.bind(("127.0.0.1", port))
         return port
-    return free_port(host)
+    return free_port()
 
 
 def _write_file(data: Path, zookeeper: ZooKeeperServer, children: list[_Child]) -> None:
@@ -186,9 +242,20 @@ def _read_file(data: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise LocalClusterError(f"no cluster was started in {data}: there is no {FILE_NAME}") from None
     except ValueError:
-        raise LocalClusterError(f"{data / FILE_NAME} cannot be read") from None
-    assert isinstance(content, dict)
-    return content
+        content = None
+    if not _is_whole(content):
+        raise LocalClusterError(f"{data / FILE_NAME} does not say what runs there: it was not written by this command")
+    found: dict[str, Any] = content
+    return found
+
+
+def _is_whole(content: Any) -> bool:
+    brokers = content.get("brokers") if isinstance(content, dict) else None
+    return (
+        isinstance(brokers, list)
+        and isinstance(content.get("zookeeper"), str)
+        and all(isinstance(one, dict) and one.keys() >= _BROKER_KEYS for one in brokers)
+    )
 
 
 def _is_running(data: Path) -> bool:

@@ -23,12 +23,13 @@ def zookeeper(
     """Run a ZooKeeper server from the jars that come with pyspark, until it is stopped."""
     from penstock.app.zookeeper_server import server_command, write_server_config
 
-    host, separator, port = listen.rpartition(":")
-    if not separator or not port.isdigit():
+    host, _, port = listen.rpartition(":")
+    if not host or not _is_port(port):
         raise typer.BadParameter(f"--listen {listen!r}: write HOST:PORT")
     members = {}
     for number, where in parse_assignments(server or (), "--server").items():
-        if not number.isdigit() or where.count(":") != 2:
+        name, *ports = where.rsplit(":", 2)
+        if not number.isdecimal() or not name or len(ports) != 2 or not all(map(_is_port, ports)):
             raise typer.BadParameter(f"--server {number}={where}: write ID=HOST:PORT:PORT")
         members[int(number)] = where
     if members and member_id not in members:
@@ -36,3 +37,7 @@ def zookeeper(
     config = write_server_config(data.absolute(), host, int(port), member_id=member_id, members=members)
     command = server_command(config)
     os.execv(command[0], command)
+
+
+def _is_port(text: str) -> bool:
+    return text.isdecimal() and 0 < int(text) <= 65_535

@@ -148,8 +148,7 @@ def describe_configs(cluster: Cluster, kind: ResourceKind, name: str) -> list[Co
         resource = codec.request.resources.make(resource_type=int(kind), resource_name=name, configuration_keys=None)
         return codec.request.make(resources=(resource,), include_synonyms=False, include_documentation=True)
 
-    node = int(name) if kind is ResourceKind.BROKER and name.isdecimal() else None
-    answer = _ask(cluster, 32, "DescribeConfigs", 1, 4, make, node)
+    answer = _ask(cluster, 32, "DescribeConfigs", 1, 4, make, _broker(kind, name))
     (result,) = answer.results
     _check(result, f"configuration of {_resource(kind, name)}")
     return sorted(
@@ -178,7 +177,8 @@ def alter_configs(
         return codec.request.make(resources=(resource,), validate_only=False)
 
     what = f"configuration of {_resource(kind, name)}"
-    _change(cluster, 44, "IncrementalAlterConfigs", 0, 1, make, lambda answer: answer.responses[0], what)
+    node = _broker(kind, name)
+    _change(cluster, 44, "IncrementalAlterConfigs", 0, 1, make, lambda answer: answer.responses[0], what, node)
 
 
 class Elected(NamedTuple):
@@ -219,6 +219,11 @@ def elect_leaders(cluster: Cluster, kind: int, partitions: Iterable[TopicPartiti
     return found
 
 
+def _broker(kind: ResourceKind, name: str) -> int | None:
+    """The broker that knows of this configuration and nobody else does; None where any does."""
+    return int(name) if kind is ResourceKind.BROKER and name.isdecimal() else None
+
+
 def _resource(kind: ResourceKind, name: str) -> str:
     return f"{kind.name.lower()} {name}" if name else f"all {kind.name.lower()}s"
 
@@ -256,13 +261,14 @@ def _change(
     make: Callable[[CallCodec], Any],
     result: Callable[[Any], Any],
     what: str,
+    broker: int | None = None,
 ) -> None:
-    """One request to the controller, again while there is none or it moves."""
+    """One request to the controller, or to this broker; again while there is none or it moves."""
 
     def ask() -> None:
         found = cluster.metadata(())
-        node = found.controller if found.controller in found.brokers else next(iter(found.brokers))
-        with cluster.connection(node) as connection:
+        node = found.controller if broker is None or broker not in found.brokers else broker
+        with cluster.connection(node if node in found.brokers else next(iter(found.brokers))) as connection:
             version = connection.version(key, api, lowest, highest)
             answer = connection.call(key, version, make(call_codec(key, version)))
         _check(result(answer), what)

@@ -20,7 +20,7 @@ from penstock.controller.placement import place
 from penstock.metadata import layout
 from penstock.metadata.image import Image, TopicImage
 from penstock.metadata.layout import PartitionState, TopicNode
-from penstock.metadata.store import Create, Delete, Operation, SetData, Transaction
+from penstock.metadata.store import ANY_VERSION, Check, Create, Delete, Operation, SetData, Transaction
 from penstock.storage.config import log_config
 
 PARTITIONS_MAX = 10_000
@@ -197,7 +197,8 @@ def decide_config(image: Image, topic: TopicImage, config: Mapping[str, str], de
     path, data = layout.topic_config_path(topic.name), layout.encode_config(config)
     if topic.name in image.topic_configs:
         return Transaction(operations=(SetData(path=path, data=data),))
-    return Transaction(operations=(Create(path=path, data=data),))
+    is_there = Check(path=layout.topic_path(topic.name), version=ANY_VERSION)  # or the next of its name would find this
+    return Transaction(operations=(is_there, Create(path=path, data=data)))
 
 
 def decide_mark_deleted(topic: TopicImage) -> Transaction:

@@ -35,14 +35,15 @@ class ClusterProducerIds(ProducerIds):
             except StoreError as error:
                 outcome = Refused(token=0, index=0, error=error)
                 break
-            newest = -1 if node is None else layout.decode_producer_ids(node.data)[1]
+            before = b"" if node is None else node.data  # Kafka makes the node with nothing in it
+            newest = layout.decode_producer_ids(before)[1] if before else -1
             start = max(newest, self._block_end) + 1
             end = start + BLOCK - 1
-            data = layout.encode_producer_ids(self._node_id, start, end)
+            path, data = layout.PRODUCER_IDS, layout.encode_producer_ids(self._node_id, start, end)
             operation: Create | SetData = (
-                Create(path=layout.PRODUCER_IDS, data=data)
+                Create(path=path, data=data)
                 if node is None
-                else SetData(path=layout.PRODUCER_IDS, data=data, version=node.stat.version)
+                else SetData(path=path, data=layout.written_over(path, before, data), version=node.stat.version)
             )
             outcome = await self._cluster_store.commit(Transaction(operations=(operation,)))
             if isinstance(outcome, Refused) and isinstance(outcome.error, BadVersionError | NodeExistsError):

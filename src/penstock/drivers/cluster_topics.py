@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from penstock.base.errors import PenstockError
 from penstock.controller.topics import TopicDecision, TopicDefaults, decide_mark_deleted, leave_states_to_controller
 from penstock.drivers.cluster_store import ClusterStore
 from penstock.drivers.config_changes import telling
@@ -19,6 +20,7 @@ from penstock.metadata.store import (
     Committed,
     Create,
     LateError,
+    Node,
     NodeExistsError,
     NoNodeError,
     Operation,
@@ -37,6 +39,12 @@ _LATE = LateError(f"it is written down, but the controller has not done it withi
 class _Wait:
     is_over: Callable[[], bool]
     confirmed: Confirmed
+
+
+def _over(operation: SetData, node: Node) -> SetData:
+    """The same over a node as it was read: only if nobody changed it since, and with what others keep in it."""
+    data = layout.written_over(operation.path, node.data, operation.data)
+    return replace(operation, data=data, version=node.stat.version)
 
 
 class ClusterTopics(TopicDriver):
@@ -62,7 +70,7 @@ class ClusterTopics(TopicDriver):
         self._write(leave_states_to_controller(decision.transaction), is_over, confirmed)
 
     def submit(self, transaction: Transaction, confirmed: Confirmed) -> None:
-        """A grown topic, or configurations."""
+        """A grown topic."""
         grown = {
             name: len(layout.decode_topic(one.path, one.data).replicas)
             for one in transaction.operations
@@ -98,9 +106,42 @@ class ClusterTopics(TopicDriver):
                 kept = {number: wanted.replicas.get(number) for number in there.replicas}
                 if wanted.topic_id != there.topic_id or kept != dict(there.replicas):
                     return BadVersionError(f"topic {name} was changed by somebody else meanwhile")
-                one = replace(one, version=node.stat.version)
+                one = _over(one, node)
             operations.append(one)
         return Transaction(operations=tuple(operations))
+
+    def change_config(self, path: str, decide: Callable[[], Transaction], confirmed: Confirmed) -> None:
+        """Again where another broker changed it meanwhile: neither undoes what the other did."""
+
+        def written(error: PenstockError | None) -> None:
+            if isinstance(error, BadVersionError | NodeExistsError):
+                self.change_config(path, decide, confirmed)
+            else:
+                confirmed(error)
+
+        def decided(outcome: Transaction | PenstockError) -> None:
+            if isinstance(outcome, Transaction):
+                self._write(outcome, lambda: True, written)
+            else:
+                confirmed(outcome)
+
+        run_steps(self._decided(path, decide), decided)
+
+    async def _decided(self, path: str, decide: Callable[[], Transaction]) -> Transaction | PenstockError:
+        try:
+            node = await self._cluster_store.data(path)
+            if node is None:
+                self._image.forget_config(path)
+                return decide()
+            self._image.take_config(path, node.data)
+            operations = decide().operations
+        except PenstockError as error:
+            return error
+        return Transaction(
+            operations=tuple(
+                _over(one, node) if isinstance(one, SetData) and one.path == path else one for one in operations
+            )
+        )
 
     def delete(self, topic: TopicImage, confirmed: Confirmed) -> None:
         """Answers when the topic is gone from the tree too, so that one of the same name can be made; not for long
@@ -110,7 +151,7 @@ class ClusterTopics(TopicDriver):
             present = self._image.topics.get(topic.name)
             return present is None or present.topic_id != topic.topic_id
 
-        def forgotten(error: StoreError | None) -> None:
+        def forgotten(error: PenstockError | None) -> None:
             if error is not None:
                 confirmed(error)
                 return

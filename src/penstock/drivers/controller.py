@@ -36,7 +36,7 @@ from penstock.controller.peer_requests import (
     PeerRequest,
     StopReplica,
 )
-from penstock.controller.recovery import decide_longest
+from penstock.controller.recovery import decide_longest, find_leaderless
 from penstock.controller.requests import (
     tell_brokers,
     tell_changes,
@@ -317,16 +317,19 @@ class Controller:
         logger.info("topic %s is deleted", name)
 
     def configs_changed(self, topics: Collection[str]) -> None:
-        """Topics whose configuration changed: their min ISR perhaps."""
+        """Topics whose configuration changed: their min ISR perhaps, or whether an unclean leader will do."""
         if self.is_active:
             self._changed_configs.update(topics)
-            self._work.put_once("configurations", self._forget_eligible)
+            self._work.put_once("configurations", self._use_configs)
 
-    async def _forget_eligible(self) -> None:
+    async def _use_configs(self) -> None:
         topics, self._changed_configs = self._changed_configs, set()
         if self.is_active:
             changed = await self._commit(decide_forget_eligible(self.cluster, topics))
             self._outbox.put(tell_news(self.cluster, changed))
+            leaderless = [key for key in find_leaderless(self.cluster) if key.topic in topics]
+            led = await self._commit(decide_leaders(self.cluster, leaderless))
+            self._outbox.put(tell_changes(self.cluster, led))
 
     # What leaders and brokers ask.
     def alter_partition(

@@ -87,6 +87,7 @@ class Holdings:
         if log is not None and log.topic_id is not None and log.topic_id != topic_id:
             logger.warning("%s on disk belongs to an earlier topic of this name: removed", topic_partition)
             self._remove_files(topic_partition)
+            self.sync_names_now()
             log = None
         if self.is_out_of_reach(topic_partition, leader_epoch):
             raise StorageError(f"{topic_partition} lies in none of the log directories that are online")
@@ -107,7 +108,7 @@ class Holdings:
         self.changed(partition.topic_partition)
 
     def drop(self, partition: Partition) -> None:
-        """Holds a partition no more, and removes its files."""
+        """Holds a partition no more, and removes its files; a crash may bring them back until names are synced."""
         self.let_go(partition)
         self._remove_files(partition.topic_partition)
 
@@ -127,6 +128,15 @@ class Holdings:
 
     def _remove_files(self, topic_partition: TopicPartition) -> None:
         self._take_away(topic_partition, self.directories.delete)
+
+    def sync_names_now(self) -> None:
+        """What was dropped or set aside stays so. Waits for the disk, once for each directory."""
+        job = self.directories.sync_names()
+        try:
+            if job is not None:
+                job()
+        except PenstockError as error:
+            logger.error("%s", error)
 
     def _take_away(self, topic_partition: TopicPartition, take: Callable[[TopicPartition], Callable[[], None]]) -> None:
         try:

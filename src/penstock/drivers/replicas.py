@@ -106,9 +106,18 @@ class Replicas:
             if refusal is not None:
                 logger.info("refused: %s", refusal)
                 return PeerAnswer(error=refusal)
-            return self._carry_out(request)
+            answer = self._carry_out(request)
+            await self._sync_names()
+            return answer
         finally:
             self._is_busy = False
+
+    async def _sync_names(self) -> None:
+        """What the request took away is gone for good when the controller hears of it."""
+        job = self._holdings.directories.sync_names()
+        outcome = None if job is None else await self._in_thread(job)
+        if isinstance(outcome, BaseException):
+            logger.error("%s", outcome)
 
     def _finished(self, done: Done, answer: PeerAnswer) -> None:
         done(answer)

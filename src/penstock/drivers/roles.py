@@ -55,6 +55,7 @@ class RoleDriver:
                 gone = topic is None or topic.topic_id.bytes != held.topic_id
                 if gone or topic is None or held.topic_partition.partition not in topic.partitions:
                     self._holdings.drop(held)
+            self._holdings.sync_names_now()
             if topic is not None:
                 self._follow_topic(topic)
 

@@ -6,6 +6,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
+from penstock.base.errors import PenstockError
 from penstock.controller.configs import decide_broker_config
 from penstock.controller.topics import (
     NewTopic,
@@ -21,7 +22,7 @@ from penstock.drivers.store import Submitter
 from penstock.metadata.image import Image, TopicImage
 from penstock.metadata.store import Committed, NodeExistsError, Refused, StoreError, Transaction
 
-Confirmed = Callable[[StoreError | None], object]
+Confirmed = Callable[[PenstockError | None], object]
 Change = Callable[[Callable[[], None]], object]
 """Decides and writes something; calls what it is given when that is confirmed, or need not be."""
 
@@ -80,6 +81,16 @@ class TopicDriver:
 
     def submit(self, transaction: Transaction, confirmed: Confirmed) -> None:
         self._store.submit(transaction, lambda event: confirmed(_error(event)))
+
+    def change_config(self, path: str, decide: Callable[[], Transaction], confirmed: Confirmed) -> None:
+        """Decides on the configuration at `path` as the store has it, and writes that; what `decide` raises is confirmed as refused."""
+        del path  # nobody else writes here: the image is what the store has
+        try:
+            decided = decide()
+        except PenstockError as error:
+            confirmed(error)
+        else:
+            self.submit(decided, confirmed)
 
     def delete(self, topic: TopicImage, confirmed: Confirmed) -> None:
         """Marks it, which takes its logs away, and then removes what the tree says of it."""

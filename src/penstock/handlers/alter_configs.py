@@ -27,8 +27,8 @@ from penstock.handlers.configs import BROKER, TOPIC
 from penstock.handlers.confirmations import Submit, confirm_all, in_turn
 from penstock.handlers.error_map import code_of
 from penstock.handlers.errors import ClusterAuthorisationError, TopicAuthorisationError
-from penstock.metadata.layout import CLUSTER_DEFAULT
-from penstock.metadata.store import StoreError, Transaction
+from penstock.metadata.layout import CLUSTER_DEFAULT, broker_config_path, topic_config_path
+from penstock.metadata.store import Transaction
 from penstock.replication.errors import UnknownTopicOrPartitionError
 from penstock.storage.config import TOPIC_KEYS, log_config
 
@@ -95,17 +95,23 @@ def _handle(request: Any, context: Context, edit: Edit) -> Any:
             if repeated[resource.resource_type, resource.resource_name] > 1:
                 raise InvalidRequestError(f"{resource.resource_name} stands twice in the request")
             _check_values(resource.configs)
-            decided = _decide(resource, context, edit)
+            _decide(resource, context, edit)
             outcomes.append(None)
             if not request.validate_only:
-                changes[number] = partial(context.services.topics.submit, decided)
+                decide = partial(_decide, resource, context, edit)
+                changes[number] = partial(context.services.topics.change_config, _path(resource), decide)
         except PenstockError as error:
             outcomes.append(error)
 
-    def refused(number: int, error: StoreError) -> None:
+    def refused(number: int, error: PenstockError) -> None:
         outcomes[number] = error
 
     return confirm_all(changes, refused, lambda: _answer(resources, outcomes, context))
+
+
+def _path(resource: Any) -> str:
+    name = resource.resource_name
+    return topic_config_path(name) if resource.resource_type == TOPIC else broker_config_path(name or CLUSTER_DEFAULT)
 
 
 def _decide(resource: Any, context: Context, edit: Edit) -> Transaction:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from penstock.base.errors import PenstockError
 from penstock.drivers.topics import TopicDriver
 from penstock.handlers.api import Pending
 from penstock.handlers.transactions import at_once_or_later
-from penstock.metadata.store import StoreError
 
 K = TypeVar("K")
 
-Submit = Callable[[Callable[[StoreError | None], object]], object]
+Submit = Callable[[Callable[[PenstockError | None], object]], object]
 """Sends one change to the store; what it is given hears how that went."""
 
 
@@ -37,7 +37,7 @@ def in_turn(topics: TopicDriver, handle: Callable[[], Any]) -> Any:
 
 
 def confirm_all(
-    changes: Mapping[K, Submit], refused: Callable[[K, StoreError], object], answer: Callable[[], Any]
+    changes: Mapping[K, Submit], refused: Callable[[K, PenstockError], object], answer: Callable[[], Any]
 ) -> Any:
     """The answer, once every change is confirmed or refused: at once where there is none, else a Pending."""
     if not changes:
@@ -45,7 +45,7 @@ def confirm_all(
     pending: Pending[Any] = Pending()
     left = set(changes)
 
-    def confirmed(key: K, error: StoreError | None) -> None:
+    def confirmed(key: K, error: PenstockError | None) -> None:
         if error is not None:
             refused(key, error)
         left.discard(key)

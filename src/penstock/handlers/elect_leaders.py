@@ -24,7 +24,6 @@ from penstock.handlers.confirmations import Submit, confirm_all
 from penstock.handlers.error_map import code_of
 from penstock.handlers.errors import ClusterAuthorisationError
 from penstock.handlers.services import ControllerPort
-from penstock.metadata.store import StoreError
 from penstock.replication.errors import UnknownTopicOrPartitionError
 
 
@@ -58,7 +57,7 @@ def handle_elect_leaders(request: Any, context: Context) -> Any:
     if services.cluster is not None:
         return _elect_in_cluster(services.cluster.controller, Election(kind), list(changes), outcomes, context)
 
-    def refused(key: TopicPartition, error: StoreError) -> None:
+    def refused(key: TopicPartition, error: PenstockError) -> None:
         outcomes[key] = error
 
     return confirm_all(changes, refused, lambda: _answer(outcomes, ErrorCode.none, context))

@@ -28,7 +28,7 @@ from penstock.handlers.error_map import code_of
 from penstock.handlers.operations import NOT_ASKED, allowed_operations
 from penstock.handlers.partitions import partition_fields
 from penstock.metadata.image import INTERNAL_TOPICS, TopicImage
-from penstock.metadata.store import NodeExistsError, StoreError
+from penstock.metadata.store import NodeExistsError
 from penstock.protocol.primitives import INT32, unsigned_varint
 from penstock.protocol.schemas import Shape, codec
 
@@ -107,7 +107,7 @@ def _create(name: str, context: Context, created: Any) -> None:
         created(name, error)
         return
 
-    def confirmed(error: StoreError | None) -> None:
+    def confirmed(error: PenstockError | None) -> None:
         created(name, error)
 
     topics.create(decision, confirmed)

@@ -21,7 +21,7 @@ from penstock.handlers.api import Context
 from penstock.handlers.authoriser import CLUSTER_NAME, Action, Resource
 from penstock.handlers.confirmations import Submit, confirm_all
 from penstock.handlers.error_map import code_of
-from penstock.metadata.store import StoreError, Transaction
+from penstock.metadata.store import Transaction
 from penstock.replication.errors import UnknownTopicOrPartitionError
 
 
@@ -50,7 +50,7 @@ def handle_alter_partition_reassignments(request: Any, context: Context) -> Any:
             except PenstockError as error:
                 outcomes[key] = error
 
-    def refused(key: TopicPartition, error: StoreError) -> None:
+    def refused(key: TopicPartition, error: PenstockError) -> None:
         outcomes[key] = error
 
     def answer() -> Any:

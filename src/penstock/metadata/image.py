@@ -154,8 +154,13 @@ class Image:
 
     def take_config(self, path: str, data: bytes) -> None:
         """Takes over the configuration at a path of the tree; any other path is none."""
-        if path.startswith((f"{layout.TOPIC_CONFIGS}/", f"{layout.BROKER_CONFIGS}/")):
+        if path.startswith(_CONFIG_PARENTS):
             self._write(path, data, 0, {})
+
+    def forget_config(self, path: str) -> None:
+        """There is none at this path."""
+        if path.startswith(_CONFIG_PARENTS):
+            self._remove(path)
 
     def _write(self, path: str, data: bytes, version: int, copied: _Copied) -> None:
         parts = path.split("/")
@@ -223,6 +228,7 @@ class Image:
                 self.offline_replicas.pop((topic, number), None)
 
 
+_CONFIG_PARENTS = (f"{layout.TOPIC_CONFIGS}/", f"{layout.BROKER_CONFIGS}/")
 _TOPIC_PARENTS = (["brokers", "topics"], ["config", "topics"], ["admin", "delete_topics"])
 
 

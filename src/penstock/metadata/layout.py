@@ -12,6 +12,7 @@ from penstock.base.ids import TopicPartition, topic_id_from_text, topic_id_text
 from penstock.metadata.store import Create
 
 BROKERS = "/brokers/ids"
+BROKER_SEQUENCE = "/brokers/seqid"
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
@@ -22,22 +23,26 @@ CONFIG_CHANGES = "/config/changes"
 LOG_DIRECTORY_EVENTS = "/log_dir_event_notification"
 DELETED_TOPICS = "/admin/delete_topics"
 PRODUCER_IDS = "/latest_producer_id_block"
+FEATURES = "/feature"
 
 PERMANENT = (
     "/brokers",
     BROKERS,
+    BROKER_SEQUENCE,
     TOPICS,
     "/config",
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
     "/config/clients",
     "/config/users",
+    "/config/ips",
     CONFIG_CHANGES,
     "/admin",
     DELETED_TOPICS,
     "/cluster",
     "/isr_change_notification",
     LOG_DIRECTORY_EVENTS,
+    FEATURES,
 )
 """Nodes that are there before anything else is."""
 
@@ -163,6 +168,11 @@ def encode_topic(topic: TopicNode) -> bytes:
             "version": 3,
         }
     )
+
+
+def written_over(path: str, before: bytes, after: bytes) -> bytes:
+    """What to write at `path` so that keys of `before` that we know nothing of stay; those that `after` has are its own."""
+    return _json({**_load(path, before), **_load(path, after)}) if before else after
 
 
 def decode_topic(path: str, data: bytes) -> TopicNode:
@@ -306,6 +316,12 @@ def decode_producer_ids(data: bytes) -> tuple[int, int]:
     return int(str(value["block_start"])), int(str(value["block_end"]))
 
 
+_NO_FEATURES = _json({"features": {}, "version": 2, "status": 1})
+"""Levels come with the version of Penstock; Kafka's tools find the node, and nothing in it that could be changed."""
+
+
 def permanent_nodes(present: Collection[str]) -> tuple[Create, ...]:
     """What to make so that every permanent node is there."""
-    return tuple(Create(path=path) for path in PERMANENT if path not in present)
+    return tuple(
+        Create(path=path, data=_NO_FEATURES if path == FEATURES else b"") for path in PERMANENT if path not in present
+    )

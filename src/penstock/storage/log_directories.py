@@ -98,6 +98,8 @@ class LogDirectories:
         self.offline: dict[str, str] = {}
         """Directories that could not be opened or failed, and why."""
         self._to_forget: dict[TopicPartition, DirectoryState] = {}
+        self._renamed: dict[str, DirectoryState] = {}
+        """Directories in which logs got other names since they were synced."""
         """Deleted, and still named in that directory's checkpoints, until the job that `delete` gave has run."""
         self._openings: list[_Opening] = []
         self._left: dict[str, dict[TopicPartition, int]] = {}
@@ -325,7 +327,10 @@ class LogDirectories:
         return self._home[partition]
 
     def delete(self, partition: TopicPartition) -> Callable[[], None]:
-        """Takes a partition out and renames its directory `-delete`; the returned job removes it, off the loop."""
+        """Takes a partition out and renames its directory `-delete`; the returned job removes it, off the loop.
+
+        Until `sync_names` a crash may bring it back.
+        """
         state, path = self._take_out(partition, names.deleted_directory(partition, self._new_id()))
         return partial(self._finish_delete, state, partition, path)
 
@@ -342,9 +347,9 @@ class LogDirectories:
         target = f"{state.path}/{name}"
         try:
             self._files.rename(log.directory, target)
-            self._files.sync_directory(state.path)
         except OSError as error:
             raise state.health.fail(error) from error
+        self._renamed[state.path] = state
         state.cleaner_offsets.pop(partition, None)
         state.lowered.pop(partition, None)
         for file in state.offset_files.values():
@@ -352,7 +357,20 @@ class LogDirectories:
         self._to_forget[partition] = state
         return state, target
 
+    def sync_names(self) -> Callable[[], None] | None:
+        """What makes the new names of logs that were taken out last: a job for a thread, None where there is nothing to do."""
+        states, self._renamed = tuple(self._renamed.values()), {}
+        return partial(self._sync_names, states) if states else None
+
+    def _sync_names(self, states: Iterable[DirectoryState]) -> None:
+        for state in states:
+            try:
+                self._files.sync_directory(state.path)
+            except OSError as error:
+                raise state.health.fail(error) from error
+
     def _finish_delete(self, state: DirectoryState, partition: TopicPartition, path: str) -> None:
+        self._sync_names((state,))  # or half of it might come back under its old name
         self._forget(state, partition)
         self.remove_tree(path)
 

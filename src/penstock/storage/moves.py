@@ -122,6 +122,9 @@ class Move:
         )
         # The old log first: of the two only the copy is left then, and that is what a start recognises it by.
         remove_old = directories.delete(self.partition)
+        sync_names = directories.sync_names()
+        assert sync_names is not None
+        sync_names()
         try:
             self._files.rename(self._path, request.directory)
             self._files.sync_directory(self.target.path)

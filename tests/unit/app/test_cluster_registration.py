@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import uuid
+from collections.abc import Coroutine
 from typing import Any, cast
 
 import pytest
@@ -12,6 +15,7 @@ from tests.unit.handlers.world import ManualLoop
 
 from penstock.app.cluster_registration import BrokerIdTakenError, ClusterRegistration
 from penstock.base.clock import ManualClock
+from penstock.base.errors import LogDirectoryError
 from penstock.drivers.cluster_store import ClusterStore
 from penstock.drivers.steps import run_steps
 from penstock.metadata import layout
@@ -35,18 +39,24 @@ class Life:
             clock=self.clock,
             files=cast(Any, files),
             session_timeout_ms=TIMEOUT_MS,
-            new_id=lambda: None,  # type: ignore[arg-type,return-value]
+            new_id=lambda: uuid.UUID(int=5),
         )
-        self.outcomes: list[int | Exception] = []
+        self.outcomes: list[int | str | Exception] = []
 
     def register(self) -> None:
-        async def registered() -> None:
+        self._run(self.registration.register(broker(1), "/data"))
+
+    def find_cluster_id(self, on_disk: str | None) -> None:
+        self._run(self.registration.find_cluster_id(on_disk))
+
+    def _run(self, work: Coroutine[Any, Any, int | str]) -> None:
+        async def told() -> None:
             try:
-                self.outcomes.append(await self.registration.register(broker(1), "/data"))
+                self.outcomes.append(await work)
             except Exception as error:
                 self.outcomes.append(error)
 
-        run_steps(registered(), lambda _none: None)
+        run_steps(told(), lambda _none: None)
         self.loop.turn()
 
 
@@ -103,3 +113,33 @@ def test_anybody_elses_node_is_waited_for_and_then_respected(world: World) -> No
     world.server.end(first.session)
     third.loop.advance(1_000)
     assert [type(one) for one in third.outcomes] == [int]
+
+
+def test_the_first_broker_gives_the_cluster_its_id_and_the_others_take_it(world: World) -> None:
+    first, second = world.begin(), world.begin()
+    first.find_cluster_id(None)
+    second.find_cluster_id(None)
+    assert first.outcomes == second.outcomes
+    assert isinstance(first.outcomes[0], str)
+
+
+def test_directories_of_a_cluster_that_the_store_knows_nothing_of_are_refused(world: World) -> None:
+    """With a wrong path in `zookeeper.connect` every log would be nobody's, and be set aside."""
+    life = world.begin()
+    life.find_cluster_id("of-another-place")
+    (refused,) = life.outcomes
+    assert isinstance(refused, LogDirectoryError)
+    assert "of-another-place" in str(refused)
+    life.find_cluster_id(None)
+    assert isinstance(life.outcomes[-1], str), "and nothing was written"
+
+
+def test_every_node_of_kafkas_layout_is_there_from_the_start(world: World) -> None:
+    bare = TreeServer()
+    life = Life(bare, world.files)
+    run_steps(life.registration.make_permanent_nodes(), lambda _none: None)
+    life.loop.turn()
+    paths = {node.path: node.data for node in bare.tree.walk()}
+    assert set(layout.PERMANENT) <= paths.keys()
+    assert {"/brokers/seqid", "/isr_change_notification", "/config/ips"} <= paths.keys()
+    assert json.loads(paths["/feature"]) == {"features": {}, "version": 2, "status": 1}

@@ -369,6 +369,34 @@ def test_a_full_request_sets_logs_aside_that_it_does_not_name_and_no_others(brok
     assert broker.partition.is_leader, "one that has a role is known to somebody"
 
 
+def test_the_answer_to_a_deletion_waits_for_the_disk_and_the_loop_does_not(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic of many partitions would hold the loop for longer than its session."""
+    for number in range(3):
+        broker.take(roles(state(1, 0, partition=number)))
+    (home,) = broker.world.directories.directories
+    synced: list[str] = []
+    sync = broker.world.files.sync_directory
+
+    def noted(path: str) -> None:
+        synced.append(path)
+        sync(path)
+
+    monkeypatch.setattr(type(broker.world.files), "sync_directory", lambda _files, path: noted(path))
+    answers: list[PeerAnswer] = []
+    partitions = tuple(
+        StoppedPartition(topic="t", partition=number, leader_epoch=0, delete=True) for number in range(3)
+    )
+    request = StopReplica(controller_id=3, controller_epoch=1, broker_epoch=10, partitions=partitions)
+    broker.replicas.take(request, lambda answer: answers.append(answer) or synced.append("answered"))  # type: ignore[func-returns-value]
+    assert (answers, synced) == ([], [])
+    broker.world.loop.turn()
+    assert answers == [PeerAnswer()]
+    assert home.path in synced[: synced.index("answered")]
+    assert [path.name for path in Path(home.path).iterdir() if path.is_dir()] == []
+
+
 def stop_of(partition: int) -> StopReplica:
     one = StoppedPartition(topic="t", partition=partition, leader_epoch=0, delete=False)
     return StopReplica(controller_id=3, controller_epoch=1, broker_epoch=10, partitions=(one,))

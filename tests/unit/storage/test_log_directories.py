@@ -598,6 +598,10 @@ def test_a_deleted_partition_is_renamed_at_once_and_removed_by_the_job_or_the_ne
     job = made.delete(T)
     (renamed,) = [name for name in files.list(A) if name.endswith("-delete")]
     assert made.get(T) is None
+    sync_names = made.sync_names()
+    assert sync_names is not None
+    sync_names()
+    assert made.sync_names() is None, "nothing more to do"
     strict_power_cut(files)
     assert renamed in files.list(A), "the rename is on disk"
     _, made = opened(files)
