@@ -95,6 +95,29 @@ def test_a_topic_grows_and_goes_on_every_broker(cluster: Cluster, admin: AdminCl
     wait_for_partitions(cluster, "grows", 3)  # a new topic of the same name is another one
 
 
+def test_a_topic_goes_while_a_broker_is_away_and_from_that_ones_disk_when_it_is_back(
+    cluster: Cluster, admin: AdminClient
+) -> None:
+    make_topic(cluster, "goes")
+    wait_for_isr(cluster, "goes", 3)
+    directories = [broker.data / f"goes-{number}" for broker in cluster.brokers.values() for number in range(3)]
+    wait_until(lambda: all(one.is_dir() for one in directories), seconds=WAIT_SECONDS, what="every log is there")
+    cluster.kill(3)
+    wait_until(lambda: leader_of(cluster, "goes", 2) != 3, seconds=WAIT_SECONDS, what="broker 3 is taken for dead")
+    admin.delete_topics(["goes"])["goes"].result(WAIT_SECONDS)
+    wait_until(
+        lambda: "goes" not in admin.list_topics(timeout=WAIT_SECONDS).topics,
+        seconds=WAIT_SECONDS,
+        what="no client sees it",
+    )
+    wait_until(
+        lambda: not any(one.exists() for one in directories[:6]), seconds=WAIT_SECONDS, what="two have no logs of it"
+    )
+    assert all(one.is_dir() for one in directories[6:])
+    cluster.start_broker(3)
+    wait_until(lambda: not any(one.exists() for one in directories), seconds=WAIT_SECONDS, what="no log is left")
+
+
 def test_without_zookeeper_produce_and_fetch_go_on_and_all_heals(cluster: Cluster, admin: AdminClient) -> None:
     """For five minutes, which is longer than anybody's session."""
     topic = "no-zookeeper"

@@ -17,27 +17,35 @@ class Deletions:
         self._ended = ended
         self._left: dict[str, set[int]] = {}
         """The brokers that still have logs of a topic."""
+        self._told: dict[str, set[int]] = {}
+        """Those of them that were told so in the life they are in."""
 
     def clear(self) -> None:
         self._left.clear()
+        self._told.clear()
 
     def forget(self, topic: str) -> None:
         self._left.pop(topic, None)
+        self._told.pop(topic, None)
 
     def gone(self, broker_id: int) -> None:
-        """What a broker was told in this life it may not have done: topics that waited for it begin anew when it is back."""
-        self._left = {name: left for name, left in self._left.items() if broker_id not in left}
+        """What a broker was told in this life it may not have done: it is told again when it is back."""
+        for told in self._told.values():
+            told.discard(broker_id)
 
     def start(self, cluster: Cluster) -> None:
-        """Tells the replicas of topics that are going, all of which must be alive for that."""
+        """Tells the replicas of topics that are going, those that are alive; clients hear of it at once."""
         image = cluster.image
         for name in sorted(image.deleting):
             topic = image.topics.get(name)
             replicas = {one for found in topic.partitions.values() for one in found.replicas} if topic else set()
-            if not replicas <= image.brokers.keys() or name in self._left:
-                continue
-            self._left[name] = set(replicas)
-            self._tell(tell_deletion(cluster, name))
+            left = self._left.setdefault(name, set(replicas))
+            is_new = name not in self._told
+            told = self._told.setdefault(name, set())
+            due = (left & image.brokers.keys()) - told
+            if due or is_new:
+                told |= due
+                self._tell(tell_deletion(cluster, name))
             if not replicas:
                 self._ended(name)
 

@@ -43,15 +43,18 @@ def test_one_that_is_away_is_waited_for_and_one_that_died_is_told_again() -> Non
     world = World()
     away = world.cluster.image.brokers.pop(3)
     world.deletions.start(world.cluster)
-    assert world.told == []
+    assert sorted(world.told[0].stop_replica) == sorted(world.told[0].update_metadata) == [1, 2]
+    world.answer(1, 2)
+    world.deletions.start(world.cluster)
+    assert (len(world.told), world.ended) == (1, [])
     world.cluster.image.brokers[3] = away
     world.deletions.start(world.cluster)
-    world.answer(1, 2)
+    assert len(world.told) == 2
     world.deletions.gone(3)
     world.cluster.image.brokers[3] = broker(3, epoch=2)
     world.deletions.start(world.cluster)
-    assert len(world.told) == 2
-    world.answer(1, 2, 3)
+    assert len(world.told) == 3
+    world.answer(3)
     assert world.ended == ["t"]
 
 
