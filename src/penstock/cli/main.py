@@ -141,6 +141,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(_os_sentence(error))
     except PenstockError as error:
         return _complain(str(error))
+    except UnicodeEncodeError as error:  # an argument in another encoding than the system's
+        return _complain(f"{error.object!a} is no text that can be sent")
     if code == _INTERRUPTED:
         return _complain("interrupted")
     return code if isinstance(code, int) else OK

@@ -15,6 +15,7 @@ from penstock.base.errors import InvalidRecordError
 from penstock.base.ids import TopicPartition
 from penstock.cli.cluster import open_cluster
 from penstock.client.cluster import Cluster
+from penstock.client.errors import ClientError
 from penstock.client.partitioner import partition_of
 from penstock.client.produce import produce
 from penstock.records.batch import Codec
@@ -24,6 +25,7 @@ OK = 0
 _BATCH_RECORDS = 1000
 _BATCH_BYTES = 500_000
 _FIELDS = {"key", "value", "headers", "partition", "timestamp"}
+_CONSUMED_FIELDS = {"kind", "topic", "offset"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +61,15 @@ def _parse_json(line: bytes, number: int, form: LineFormat, now_ms: int) -> Pars
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise InvalidRecordError(f"line {number} is no JSON: {error}") from None
+    if isinstance(found, dict) and found.get("kind") == "record":  # as `consume --json` prints it
+        found = {name: value for name, value in found.items() if name not in _CONSUMED_FIELDS}
     if not isinstance(found, dict) or not found.keys() <= _FIELDS:
         raise InvalidRecordError(f"line {number}: an object with {', '.join(sorted(_FIELDS))} was expected")
     headers = found.get("headers", [])
     if isinstance(headers, dict):
         headers = [{"key": key, "value": value} for key, value in headers.items()]
+    if not isinstance(headers, list) or not all(isinstance(one, dict) and "key" in one for one in headers):
+        raise InvalidRecordError(f'line {number}: headers are {{"name": value}} or [{{"key": name, "value": value}}]')
     try:
         made = tuple((_text(one["key"]), _bytes(one.get("value"))) for one in headers)
         timestamp = _integer(found, "timestamp", 64, now_ms)
@@ -158,10 +164,12 @@ def run(servers: str, topic: str, form: LineFormat, codec: str) -> int:
         try:
             for number, line in enumerate(_lines(sys.stdin.buffer, writer), start=1):
                 writer.add(parse_line(line, number, form, clock.wall_ms()), number)
+            writer.flush()
         except InvalidRecordError as error:
             writer.flush()  # what stood before the bad line was good
             raise InvalidRecordError(f"{error} ({writer.written} records before it were written)") from None
-        writer.flush()
+        except ClientError as error:
+            raise ClientError(f"{error} ({writer.written} records had been written)") from None
     print(f"{writer.written} records written to {topic}", file=sys.stderr)
     return OK
 
