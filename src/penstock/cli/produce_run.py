@@ -8,7 +8,8 @@ import select
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from io import BufferedIOBase, UnsupportedOperation
+from typing import Any, NamedTuple, TypeVar, cast
 
 from penstock.base.clock import SystemClock
 from penstock.base.errors import InvalidRecordError
@@ -24,6 +25,8 @@ from penstock.records.build import Header, Record, build_batch
 OK = 0
 _BATCH_RECORDS = 1000
 _BATCH_BYTES = 500_000
+_READ_BYTES = 1 << 16
+_QUIET_SECONDS = 0.1
 _FIELDS = {"key", "value", "headers", "partition", "timestamp"}
 _CONSUMED_FIELDS = {"kind", "topic", "offset"}
 
@@ -162,7 +165,7 @@ def run(servers: str, topic: str, form: LineFormat, codec: str) -> int:
     with open_cluster(servers) as cluster:
         writer = Writer(cluster, topic, Codec[codec.upper()])
         try:
-            for number, line in enumerate(_lines(sys.stdin.buffer, writer), start=1):
+            for number, line in enumerate(_lines(cast(BufferedIOBase, sys.stdin.buffer), writer), start=1):
                 writer.add(parse_line(line, number, form, clock.wall_ms()), number)
             writer.flush()
         except InvalidRecordError as error:
@@ -174,14 +177,25 @@ def run(servers: str, topic: str, form: LineFormat, codec: str) -> int:
     return OK
 
 
-def _lines(source: BinaryIO, writer: Writer) -> Iterator[bytes]:
-    """Lines as they come; while none comes, what was read before is sent, so that somebody who types sees it arrive."""
-    is_live = source.isatty()
+def _lines(source: BufferedIOBase, writer: Writer) -> Iterator[bytes]:
+    """Lines as they come; while none comes, what was read before is sent, so that it arrives also where lines are rare."""
+    rest = b""
     while True:
-        if is_live and not select.select([source], [], [], 0.1)[0]:
+        if _is_quiet(source):
             writer.flush()
-            select.select([source], [], [])
-        line = source.readline()
-        if not line:
-            return
-        yield line.removesuffix(b"\n").removesuffix(b"\r")
+        data = source.read1(_READ_BYTES)
+        if not data:
+            break
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            yield line.removesuffix(b"\r")
+    if rest:
+        yield rest.removesuffix(b"\r")
+
+
+def _is_quiet(source: BufferedIOBase) -> bool:
+    """Whether nothing can be read for a while. `read1` leaves nothing in the buffer that the system would not know of."""
+    try:
+        return not select.select([source], [], [], _QUIET_SECONDS)[0]
+    except UnsupportedOperation:  # no file
+        return False

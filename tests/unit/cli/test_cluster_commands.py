@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.support.processes import wait_until
 
 from penstock.cli.main import main
 from penstock.testing import Broker
@@ -249,3 +251,28 @@ def test_a_cluster_that_is_not_there_is_one_sentence(run: Run, monkeypatch: pyte
     assert code == 1
     assert len(said.splitlines()) == 1
     assert "127.0.0.1:1" in said
+
+
+def test_a_line_arrives_before_the_next_one_comes(broker: Broker, run: Run) -> None:
+    run("topics", "create", "rare")
+    command = [sys.executable, "-m", "penstock.cli", "produce", "rare", "-b", broker.bootstrap_servers]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as producer:
+        assert producer.stdin is not None
+        assert producer.stderr is not None
+        producer.stdin.write("a\nb")
+        producer.stdin.flush()
+        wait_until(lambda: run("consume", "rare")[1] == "a\n", seconds=60, what="the line is there")
+        producer.stdin.close()
+        assert producer.stderr.read() == "2 records written to rare\n"
+    assert run("consume", "rare")[1] == "a\nb\n"
+
+
+@pytest.mark.parametrize("stream", [0, 1, 2])
+def test_a_stream_that_is_closed_is_like_one_that_is_empty(broker: Broker, run: Run, stream: int) -> None:
+    run("topics", "create", "closed")
+    program = f"import os, sys; os.close({stream}); os.execv(sys.argv[1], sys.argv[1:])"
+    for command, said in (("produce", "0 records written to closed\n"), ("consume", "")):
+        options = ["-m", "penstock.cli", command, "closed", "-b", broker.bootstrap_servers]
+        started = [sys.executable, "-c", program, sys.executable, *options]
+        ran = subprocess.run(started, capture_output=True, text=True, timeout=60, check=False, input="")
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "" if stream == 2 else said)
