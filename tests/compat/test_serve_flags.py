@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Self
 
 import pytest
 from tests.support.processes import Child, free_port, wait_until
 from tests.support.served_broker import ServedBroker
 from tests.support.wire import Wire
 from tests.unit.app.test_listeners import STOCK_KRAFT
+
+from penstock.cli.serve import HURRY, STOPPING
 
 SERVE = [sys.executable, "-m", "penstock.cli", "serve"]
 
@@ -73,6 +77,85 @@ def test_a_broker_serves_and_ends_well_though_nobody_reads_its_stdout(tmp_path: 
     assert "Traceback" not in (tmp_path / "said").read_text()
 
 
+BUSY = """
+import sys
+from penstock.cli.serve import main
+from penstock.storage.log_directories import LogDirectories
+
+done = LogDirectories.{work}
+
+
+def busy(self, *arguments):
+    print("busy", file=sys.stderr, flush=True)
+    sys.stdin.readline()
+    return done(self, *arguments)
+
+
+LogDirectories.{work} = busy
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+class Busy:
+    """A broker that stays in its recovery (`open`) or its last flush (`close`) until it is told to go on."""
+
+    def __init__(self, work: str, directory: Path) -> None:
+        options = ["--data", str(directory / "data"), "--listen", "127.0.0.1:0"]
+        command = [sys.executable, "-c", BUSY.format(work=work), *options]
+        self._said = directory / "said"
+        with self._said.open("w") as output:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output)
+
+    def wait_for(self, text: str) -> None:
+        wait_until(lambda: text in self.said, seconds=60, what=f"it says {text!r}")
+
+    @property
+    def said(self) -> str:
+        return self._said.read_text()
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def go_on(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"\n")
+        self._process.stdin.flush()
+
+    def wait(self) -> int:
+        return self._process.wait(60)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def test_a_signal_during_the_recovery_ends_it_cleanly_afterwards(tmp_path: Path) -> None:
+    with Busy("open", tmp_path) as broker:
+        broker.wait_for("busy")
+        broker.signal(signal.SIGINT)
+        broker.wait_for(STOPPING)
+        broker.go_on()
+        assert broker.wait() == 0
+        assert "ready" not in broker.said
+        assert "Traceback" not in broker.said
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("work", ["open", "close"])
+def test_a_second_signal_hurries_also_where_logs_are_recovered_or_flushed(tmp_path: Path, work: str) -> None:
+    with Busy(work, tmp_path) as broker:
+        broker.wait_for("busy" if work == "open" else "ready")
+        broker.signal(signal.SIGTERM)
+        broker.wait_for(STOPPING)
+        broker.wait_for("busy")
+        broker.signal(signal.SIGTERM)
+        broker.wait_for(HURRY)
+        assert broker.wait() == -signal.SIGKILL
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -89,9 +172,15 @@ def test_a_broker_serves_and_ends_well_though_nobody_reads_its_stdout(tmp_path: 
         (["--data", "/proc/version/below"], "log directory /proc/version/below cannot be made"),
         (
             ["--listen", "127.0.0.1:0", "--set", "metrics.listener=192.0.2.1:0"],
-            "metrics.listener=192.0.2.1:0 cannot be listened on",
+            "metrics.listener: METRICS://192.0.2.1:0 cannot be listened on",
         ),
         (["--listen", "127.0.0.1:²"], "is not a listener"),
+        (["--listen", "ü..x:0"], "the host cannot be found"),
+        (
+            ["--listen", "127.0.0.1:0", "--set", "metrics.listener=no such host:0"],
+            "metrics.listener: METRICS://no such host:0: the host cannot be found",
+        ),
+        (["--listen", "127.0.0.1:0", "--set", "metrics.listener=ü..x:0"], "the host cannot be found"),
         (["--set", "num.partitions=x"], "num.partitions"),
         (["--log-format", "xml"], "xml"),
         (["--log-level", "loud"], "loud"),

@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from tests.support.processes import wait_until
 
+from penstock.base.errors import PenstockError
 from penstock.testing import Broker, BrokerFailed, BrokerProcess
 
 AnyBroker = Broker | BrokerProcess
@@ -67,6 +68,21 @@ def test_settings_are_kafkas(tmp_path: Path) -> None:
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
     with pytest.raises(BrokerFailed, match="log directory"), Broker("/proc/nowhere"):
         pass
+
+
+@pytest.mark.parametrize("kind", [Broker, BrokerProcess])
+def test_a_broker_that_cannot_start_says_why_and_leaves_nothing(
+    kind: type[Broker] | type[BrokerProcess], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for settings, reason in (
+        ({"num_partitions": "x"}, "num.partitions"),
+        ({"listeners": "PLAINTEXT://192.0.2.1:0"}, "192.0.2.1"),
+    ):
+        with pytest.raises(PenstockError, match=reason) as refused, kind(**settings):
+            pass
+        assert "Traceback" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("kind", [Broker, BrokerProcess])

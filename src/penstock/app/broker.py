@@ -7,6 +7,7 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -242,12 +243,11 @@ class Broker:
             )
         )
         try:
-            port = await self._metrics_page.start(address.host, address.port)
-        except OSError as error:
-            where = str(address).partition("://")[2]
-            reason = error.strerror if error.errno is None else os.strerror(error.errno)
-            raise ConfigError(f"metrics.listener={where} cannot be listened on: {reason}") from None
-        logger.info("metrics are at http://%s:%d/metrics", address.host or "localhost", port)
+            bound = await self._metrics_page.start(address)
+        except ConfigError as error:
+            raise ConfigError(f"metrics.listener: {error}") from None
+        told = bound if bound.host else replace(bound, host="localhost")
+        logger.info("metrics are at http://%s/metrics", str(told).partition("://")[2])
 
     def _follow(self, topics: Iterable[str]) -> None:
         names = tuple(topics)

@@ -169,6 +169,10 @@ class BrokerConfig:
         self.log_directories: tuple[str, ...] = self._values["log.dirs"] or (
             (self._values["log.dir"],) if self._values["log.dir"] else (_DATA_DEFAULT,)
         )
+        if "log.dirs" in settings and not (self._values["log.dirs"] or self._values["log.dir"]):
+            raise ConfigError(
+                "log.dirs is empty; name a directory for the logs"
+            )  # not the default, which nobody asked for
         self.listeners, self.advertised = read_listeners(self)
         self.metrics_address = _metrics_address(self._values["metrics.listener"])
 

@@ -34,13 +34,18 @@ def open_cluster(servers: str, **settings: str) -> Cluster:
 
 
 def parse_assignments(texts: Iterable[str], option: str) -> dict[str, str]:
+    """key=value, each; of two with one key the later counts."""
+    return dict(parse_pairs(texts, option))
+
+
+def parse_pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:
     """key=value, each."""
-    found = {}
+    found = []
     for text in texts:
         key, separator, value = text.partition("=")
         if not separator or not key.strip():
             raise typer.BadParameter(f"{option} {text!r}: write key=value")
-        found[key.strip()] = value.strip()
+        found.append((key.strip(), value.strip()))
     return found
 
 

@@ -11,6 +11,7 @@ import typer
 
 from penstock.base.ids import TopicPartition
 from penstock.cli.cluster import open_cluster
+from penstock.cli.escapes import printable
 from penstock.cli.output import Output
 from penstock.cli.positions import resolve
 from penstock.client import groups
@@ -79,7 +80,7 @@ def run_describe(servers: str, group_id: str, output: Output) -> int:
         ends = list_offsets(cluster, {place: LATEST for place in places if place.topic in there})
     output.say(
         f"group {group_id}: {described.state}, {len(described.members)} members, coordinator {described.coordinator}"
-        + (f", assignor {described.protocol}" if described.protocol else "")
+        + (f", assignor {printable(described.protocol)}" if described.protocol else "")
     )
     rows = []
     for place in places:

@@ -118,6 +118,7 @@ _register_serve()
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a path may hold what no encoding knows
@@ -141,9 +142,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(_os_sentence(error))
     except PenstockError as error:
         return _complain(str(error))
+    except UnicodeEncodeError as error:  # an argument in another encoding than the system's
+        return _complain(f"{error.object!a} is no text that can be sent")
     if code == _INTERRUPTED:
         return _complain("interrupted")
     return code if isinstance(code, int) else OK
+
+
+def _open_closed_streams() -> None:
+    """A stream that was closed before the start is nobody's: what comes from it is nothing, what goes to it is not read."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 for as long as the process lives
 
 
 def _complain(sentence: str) -> int:

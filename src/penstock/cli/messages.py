@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.cluster import HERE, Bootstrap, Json, parse_assignments
+from penstock.cli.cluster import HERE, Bootstrap, Json, parse_pairs
 
 
 class CodecName(StrEnum):
@@ -34,7 +34,9 @@ def produce(
     """Write the lines of stdin to a topic, one record a line."""
     from penstock.cli.produce_run import LineFormat, run
 
-    headers = tuple((key, value.encode()) for key, value in parse_assignments(header or (), "--header").items())
+    if key_separator == "":
+        raise typer.BadParameter("--key-separator is empty: nothing stands between key and value then")
+    headers = tuple((key, value.encode()) for key, value in parse_pairs(header or (), "--header"))
     line = LineFormat(is_json=json, key_separator=key_separator, partition=partition, headers=headers)
     raise typer.Exit(run(bootstrap_server, topic, line, codec.value))
 

@@ -27,5 +27,6 @@ def resolve(
         raise typer.BadParameter(
             f"{option} {text!r}: write earliest, latest, an offset, or a time such as 2026-01-31T12:00"
         )
-    found = list_offsets(cluster, dict.fromkeys(places, moment_ms), read_committed=read_committed)
+    # No record is older than 1970, and what is below 0 means something else to a broker.
+    found = list_offsets(cluster, dict.fromkeys(places, max(moment_ms, 0)), read_committed=read_committed)
     return {place: ends[place].offset if found[place].offset == NO_OFFSET else found[place].offset for place in places}

@@ -8,13 +8,15 @@ import select
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from io import BufferedIOBase, UnsupportedOperation
+from typing import Any, NamedTuple, TypeVar, cast
 
 from penstock.base.clock import SystemClock
 from penstock.base.errors import InvalidRecordError
 from penstock.base.ids import TopicPartition
 from penstock.cli.cluster import open_cluster
 from penstock.client.cluster import Cluster
+from penstock.client.errors import ClientError
 from penstock.client.partitioner import partition_of
 from penstock.client.produce import produce
 from penstock.records.batch import Codec
@@ -23,7 +25,10 @@ from penstock.records.build import Header, Record, build_batch
 OK = 0
 _BATCH_RECORDS = 1000
 _BATCH_BYTES = 500_000
+_READ_BYTES = 1 << 16
+_QUIET_SECONDS = 0.1
 _FIELDS = {"key", "value", "headers", "partition", "timestamp"}
+_CONSUMED_FIELDS = {"kind", "topic", "offset"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +64,15 @@ def _parse_json(line: bytes, number: int, form: LineFormat, now_ms: int) -> Pars
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise InvalidRecordError(f"line {number} is no JSON: {error}") from None
+    if isinstance(found, dict) and found.get("kind") == "record":  # as `consume --json` prints it
+        found = {name: value for name, value in found.items() if name not in _CONSUMED_FIELDS}
     if not isinstance(found, dict) or not found.keys() <= _FIELDS:
         raise InvalidRecordError(f"line {number}: an object with {', '.join(sorted(_FIELDS))} was expected")
     headers = found.get("headers", [])
     if isinstance(headers, dict):
         headers = [{"key": key, "value": value} for key, value in headers.items()]
+    if not isinstance(headers, list) or not all(isinstance(one, dict) and "key" in one for one in headers):
+        raise InvalidRecordError(f'line {number}: headers are {{"name": value}} or [{{"key": name, "value": value}}]')
     try:
         made = tuple((_text(one["key"]), _bytes(one.get("value"))) for one in headers)
         timestamp = _integer(found, "timestamp", 64, now_ms)
@@ -156,24 +165,37 @@ def run(servers: str, topic: str, form: LineFormat, codec: str) -> int:
     with open_cluster(servers) as cluster:
         writer = Writer(cluster, topic, Codec[codec.upper()])
         try:
-            for number, line in enumerate(_lines(sys.stdin.buffer, writer), start=1):
+            for number, line in enumerate(_lines(cast(BufferedIOBase, sys.stdin.buffer), writer), start=1):
                 writer.add(parse_line(line, number, form, clock.wall_ms()), number)
+            writer.flush()
         except InvalidRecordError as error:
             writer.flush()  # what stood before the bad line was good
             raise InvalidRecordError(f"{error} ({writer.written} records before it were written)") from None
-        writer.flush()
+        except ClientError as error:
+            raise ClientError(f"{error} ({writer.written} records had been written)") from None
     print(f"{writer.written} records written to {topic}", file=sys.stderr)
     return OK
 
 
-def _lines(source: BinaryIO, writer: Writer) -> Iterator[bytes]:
-    """Lines as they come; while none comes, what was read before is sent, so that somebody who types sees it arrive."""
-    is_live = source.isatty()
+def _lines(source: BufferedIOBase, writer: Writer) -> Iterator[bytes]:
+    """Lines as they come; while none comes, what was read before is sent, so that it arrives also where lines are rare."""
+    rest = b""
     while True:
-        if is_live and not select.select([source], [], [], 0.1)[0]:
+        if _is_quiet(source):
             writer.flush()
-            select.select([source], [], [])
-        line = source.readline()
-        if not line:
-            return
-        yield line.removesuffix(b"\n").removesuffix(b"\r")
+        data = source.read1(_READ_BYTES)
+        if not data:
+            break
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            yield line.removesuffix(b"\r")
+    if rest:
+        yield rest.removesuffix(b"\r")
+
+
+def _is_quiet(source: BufferedIOBase) -> bool:
+    """Whether nothing can be read for a while. `read1` leaves nothing in the buffer that the system would not know of."""
+    try:
+        return not select.select([source], [], [], _QUIET_SECONDS)[0]
+    except UnsupportedOperation:  # no file
+        return False

@@ -18,9 +18,12 @@ from typing import Any, NoReturn
 from penstock.base.errors import PenstockError
 from penstock.base.open_files import raise_open_files_limit
 from penstock.cli import kernels_notice
+from penstock.cli.escapes import printable
 
 LEVELS = ("debug", "info", "warning", "error")
+STOPPING = "a signal: stopping; a second one does not wait for the logs"
 HURRY = "a second signal: stopping at once"
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -119,18 +122,8 @@ async def _serve(broker_config: object) -> int:
     from penstock.app.config import BrokerConfig
 
     assert isinstance(broker_config, BrokerConfig)
-    loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-
-    def signalled() -> None:
-        if stop.is_set():
-            logging.getLogger(__name__).warning(HURRY)
-            sys.stderr.flush()
-            signal.raise_signal(signal.SIGKILL)
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, signalled)
+    _heed_signals(asyncio.get_running_loop(), stop)
     broker = Broker(broker_config)
     try:
         await broker.start()
@@ -140,20 +133,44 @@ async def _serve(broker_config: object) -> int:
         return 1
     gc.freeze()  # what a start made stays: no collection walks through it again
     gc.enable()
-    _say_ready(*(f"ready {broker.advertised(bound)}" for bound in broker.endpoints))
+    await asyncio.sleep(0)  # a signal that came meanwhile is heard of in the loop's next turn
+    if not stop.is_set():
+        _say_ready(*(f"ready {broker.advertised(bound)}" for bound in broker.endpoints))
     failed = asyncio.ensure_future(broker.failed.wait())
     stopped = asyncio.ensure_future(stop.wait())
     await asyncio.wait((failed, stopped), return_when=asyncio.FIRST_COMPLETED)
     complaints = await broker.stop()
     # What comes after a clean end is no reason for another exit code.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.remove_signal_handler(number)
+    for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     for complaint in complaints:
         _complain(complaint)
     failed.cancel()
     stopped.cancel()
     return 1 if complaints or broker.failed.is_set() else 0
+
+
+def _heed_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """A first one sets `stop`, a second one ends the process. By Python's own handlers: they are called also while the
+    loop is busy with recovering or flushing logs, which is when somebody is in a hurry."""
+    has_come = False
+
+    def signalled(*_: object) -> None:
+        nonlocal has_come
+        if not has_come:
+            has_come = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed: it has ended by itself
+                loop.call_soon_threadsafe(stop.set)
+            logging.getLogger(__name__).info(STOPPING)
+            return
+        try:
+            logging.getLogger(__name__).warning(HURRY)
+            sys.stderr.flush()
+        finally:
+            signal.raise_signal(signal.SIGKILL)
+
+    for number in _SIGNALS:
+        signal.signal(number, signalled)
 
 
 class _JsonFormatter(logging.Formatter):
@@ -169,10 +186,6 @@ class _JsonFormatter(logging.Formatter):
         return json.dumps(entry)
 
 
-_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
-_ESCAPED |= {ord("\n"): "\\n", ord("\r"): "\\r", 0x2028: "\\u2028", 0x2029: "\\u2029"}
-
-
 class _TextFormatter(logging.Formatter):
     """One record, one line: what a client sent can neither begin a line of its own nor speak to a terminal.
 
@@ -180,11 +193,11 @@ class _TextFormatter(logging.Formatter):
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        return super().formatMessage(record).translate(_ESCAPED)
+        return printable(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:
         lines = super().formatException(ei).split("\n")
-        return "\n".join(f"  {line.translate(_ESCAPED)}" for line in lines)
+        return "\n".join(f"  {printable(line)}" for line in lines)
 
 
 def _set_up_logging(log_format: str, log_level: str) -> None:

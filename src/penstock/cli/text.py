@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from penstock.cli.escapes import printable
+
 Justify = Literal["left", "right"]
 Column = tuple[str, int, Callable[[Any], object]]
 """(heading, width, value): negative widths are for what stands to the left."""
@@ -305,4 +307,4 @@ def table_columns(kind: str) -> list[tuple[str, Justify]]:
 
 
 def table_row(item: Any) -> list[str]:
-    return [str(value(item)) for _, _, value in _TABLES[item.kind]]
+    return [printable(str(value(item))) for _, _, value in _TABLES[item.kind]]

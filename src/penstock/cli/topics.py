@@ -10,6 +10,9 @@ from penstock.cli.cluster import HERE, Bootstrap, Json, parse_assignments
 
 app = typer.Typer(help="Create, look at, change and delete topics.", no_args_is_help=True)
 
+INT_MAX, SHORT_MAX = 2**31 - 1, 2**15 - 1
+"""What the wire has room for."""
+
 Config = Annotated[list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="May be repeated.")]
 
 
@@ -17,10 +20,10 @@ Config = Annotated[list[str] | None, typer.Option("--config", metavar="KEY=VALUE
 def create(
     topic: str,
     partitions: Annotated[
-        int, typer.Option(help="As the broker is configured, if not given.", show_default=False)
+        int, typer.Option(min=-1, max=INT_MAX, help="As the broker is configured, if not given.", show_default=False)
     ] = -1,
     replication_factor: Annotated[
-        int, typer.Option(help="As the broker is configured, if not given.", show_default=False)
+        int, typer.Option(min=-1, max=SHORT_MAX, help="As the broker is configured, if not given.", show_default=False)
     ] = -1,
     config: Config = None,
     bootstrap_server: Bootstrap = HERE,
@@ -65,7 +68,7 @@ def delete(topic: list[str], bootstrap_server: Bootstrap = HERE) -> None:
 @app.command()
 def alter(
     topic: str,
-    partitions: Annotated[int | None, typer.Option(min=1, help="Grow to so many in all.")] = None,
+    partitions: Annotated[int | None, typer.Option(min=1, max=INT_MAX, help="Grow to so many in all.")] = None,
     config: Config = None,
     unset: Annotated[list[str] | None, typer.Option("--unset", metavar="KEY", help="Back to the default.")] = None,
     bootstrap_server: Bootstrap = HERE,

@@ -126,7 +126,7 @@ class Connection:
         timeout_seconds = self._config.connect_timeout_ms / 1000
         try:
             raw = socket.create_connection((self.address.host, self.address.port), timeout_seconds)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter for a host that is no name
             raise UnreachableError(f"broker {self.address} cannot be reached: {_reason(error)}") from error
         try:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -176,5 +176,5 @@ class Connection:
         return UnreachableError(f"the connection to broker {self.address} broke: {_reason(error)}")
 
 
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error) or type(error).__name__).rstrip(".")
+def _reason(error: OSError | UnicodeError) -> str:
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).rstrip(".")

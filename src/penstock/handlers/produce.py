@@ -60,6 +60,8 @@ def handle_produce(request: ProduceRequest, context: Context) -> Any:
         return _refuse_all(request, int(ErrorCode.invalid_required_acks))
     in_transaction = _has_transactional(request.topics)
     if in_transaction and not _may_use_transactional_id(request.transactional_id, context):
+        if acks == 0:  # an answer would be taken for that of the client's next request
+            raise CloseConnectionError("a transactional id that may not be used")
         return _refuse_all(request, int(ErrorCode.transactional_id_authorization_failed))
     wanted: list[AppendTo] = []
     for topic in request.topics:

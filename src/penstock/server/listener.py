@@ -83,32 +83,13 @@ class Server:
         A name may stand for several addresses, an empty one stands for every interface: all of them get the same port.
         """
         loop, port = asyncio.get_running_loop(), address.port
-        for bound in await self._sockets(address):
+        for bound in await bound_sockets(address):
             server = await loop.create_server(
                 lambda: self._connection(address.name), sock=bound, backlog=self._backlog, start_serving=False
             )
             self._servers.append(server)
             port = bound.getsockname()[1]
         return Address(name=address.name, host=address.host, port=port)
-
-    async def _sockets(self, address: Address) -> list[socket.socket]:
-        loop = asyncio.get_running_loop()
-        # As in Java, every interface of IPv6 is every one of IPv4 too: what clients are told may be either's.
-        host = None if ":" in address.host and is_any_interface(address.host) else address.host or None
-        try:
-            found = await loop.getaddrinfo(host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        except socket.gaierror as error:
-            raise ConfigError(f"{address}: the host cannot be found ({error.strerror})") from None
-        places = list(dict.fromkeys((family, place[0]) for family, _, _, _, place in found))
-        for attempt in range(_ATTEMPTS):
-            try:
-                return _bind_all(places, address.port)
-            except OSError as error:
-                # A free port of one address family may be taken in the other.
-                is_free_port_taken = address.port == 0 and error.errno == errno.EADDRINUSE
-                if not is_free_port_taken or attempt == _ATTEMPTS - 1:
-                    raise ConfigError(f"{address} cannot be listened on: {error.strerror}") from None
-        raise AssertionError("one attempt returns or raises")
 
     async def start(self) -> None:
         for server in self._servers:
@@ -152,6 +133,27 @@ class Server:
             server.close()
         for connection in tuple(self.connections):
             connection.close("the broker is stopping")
+
+
+async def bound_sockets(address: Address) -> list[socket.socket]:
+    """A socket for each address that a host stands for, all on one port; ConfigError says why there are none."""
+    loop = asyncio.get_running_loop()
+    # As in Java, every interface of IPv6 is every one of IPv4 too: what clients are told may be either's.
+    host = None if ":" in address.host and is_any_interface(address.host) else address.host or None
+    try:
+        found = await loop.getaddrinfo(host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (socket.gaierror, UnicodeError) as error:
+        raise ConfigError(f"{address}: the host cannot be found ({getattr(error, 'strerror', error)})") from None
+    places = list(dict.fromkeys((family, place[0]) for family, _, _, _, place in found))
+    for attempt in range(_ATTEMPTS):
+        try:
+            return _bind_all(places, address.port)
+        except OSError as error:
+            # A free port of one address family may be taken in the other.
+            is_free_port_taken = address.port == 0 and error.errno == errno.EADDRINUSE
+            if not is_free_port_taken or attempt == _ATTEMPTS - 1:
+                raise ConfigError(f"{address} cannot be listened on: {error.strerror}") from None
+    raise AssertionError("one attempt returns or raises")
 
 
 def _bind_all(places: Sequence[tuple[int, object]], port: int) -> list[socket.socket]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import islice
 
 from penstock.base.metrics import Family, lines
+from penstock.server.listener import Address, bound_sockets
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _REQUEST_BYTES_MAX = 8192
@@ -22,17 +24,19 @@ _LINES_A_SLICE = 200
 class MetricsPage:
     def __init__(self, families: Callable[[], Iterable[Family]]) -> None:
         self._families = families
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
 
-    async def start(self, host: str, port: int) -> int:
-        """Listens; returns the port, which 0 leaves to the system."""
-        self._server = await asyncio.start_server(self._serve, host or None, port, limit=_REQUEST_BYTES_MAX)
-        bound: int = self._server.sockets[0].getsockname()[1]
-        return bound
+    async def start(self, address: Address) -> Address:
+        """Listens; returns the address with its port, which 0 leaves to the system."""
+        port = address.port
+        for bound in await bound_sockets(address):
+            self._servers.append(await asyncio.start_server(self._serve, sock=bound, limit=_REQUEST_BYTES_MAX))
+            port = bound.getsockname()[1]
+        return replace(address, port=port)
 
     def stop(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):

@@ -33,14 +33,12 @@ def obey(faults: Faults, line: str) -> str:
     return "ok"
 
 
-async def serve(settings: dict[str, str], files: Files | None) -> int:
+async def serve(config: BrokerConfig, files: Files | None) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     faults = Faults()
-    broker = Broker(
-        BrokerConfig(settings), intercept=lambda dispatch: faults.wrap(dispatch, loop.call_later), files=files
-    )
+    broker = Broker(config, intercept=lambda dispatch: faults.wrap(dispatch, loop.call_later), files=files)
     try:
         await broker.start()
     except (PenstockError, OSError) as error:
@@ -78,8 +76,13 @@ async def serve(settings: dict[str, str], files: Files | None) -> int:
 def main(files: Files | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     raise_open_files_limit()
+    try:
+        config = BrokerConfig(json.loads(sys.argv[1]))
+    except PenstockError as error:
+        print(f"penstock: {error}", file=sys.stderr)
+        return 1
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(serve(json.loads(sys.argv[1]), files))
+        return runner.run(serve(config, files))
 
 
 if __name__ == "__main__":

@@ -85,6 +85,7 @@ def test_what_is_not_used_is_named() -> None:
         ({"listeners": "SSL://:9093"}, "only PLAINTEXT"),
         ({"listeners": "MINE://:9093"}, "listener.security.protocol.map"),
         ({"listeners": ""}, "listens somewhere"),
+        ({"log.dirs": ""}, "log.dirs is empty"),
         ({"metrics.listener": "nonsense"}, "metrics.listener='nonsense' is not host:port"),
     ],
 )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.support.processes import wait_until
 
 from penstock.cli.main import main
 from penstock.testing import Broker
@@ -63,6 +65,22 @@ def test_a_topic_is_made_seen_changed_and_gone(run: Run) -> None:
     assert "has no topic life" in said
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("create", "many", "--partitions", "2147483648"),
+        ("create", "many", "--partitions", "-99999999999"),
+        ("create", "many", "--replication-factor", "32768"),
+        ("alter", "many", "--partitions", "2147483648"),
+    ],
+)
+def test_a_number_that_the_wire_has_no_room_for_is_a_mistake(run: Run, arguments: tuple[str, ...]) -> None:
+    code, _, said = run("topics", *arguments)
+    assert code == 2
+    assert arguments[2] in said
+    assert len(said.splitlines()) == 1
+
+
 def test_what_is_produced_is_consumed(run: Run) -> None:
     run("topics", "create", "way", "--partitions", "2")
     code, _, said = run("produce", "way", "-k", ":", "-H", "from=here", stdin="a:1\nb:2\r\nc:with:colon\n")
@@ -94,6 +112,8 @@ def test_a_range_is_named_by_offsets_and_by_times(run: Run) -> None:
     assert values("--from", "2023-11-14T23:13:27+01:00", "--max", "1") == ["7"]
     assert values("--from", "latest") == []
     assert values("--from", "99") == []
+    assert values("--from", "1950-01-01", "--max", "1") == ["0"]
+    assert values("--until", "1969-12-31T23:59:59.999Z") == []
     code, _, said = run("consume", "range", "--from", "yesterday")
     assert code == 2
     assert "write earliest, latest, an offset, or a time" in said
@@ -112,6 +132,8 @@ def test_a_range_is_named_by_offsets_and_by_times(run: Run) -> None:
         (("--json",), '{"value": "x", "timestamp": 9223372036854775808}', "line 2: timestamp is 9223372036854775808"),
         (("--json",), '{"value": "x", "headers": {"\\ud800": "v"}}', "line 2: "),
         (("--json",), '{"value": "\\ud800"}', "line 2: "),
+        (("--json",), '{"headers": [1]}', "line 2: headers are"),
+        (("--json",), '{"headers": [{"value": 1}]}', "line 2: headers are"),
         (("--json",), "[" * 100_000, "line 2 is no JSON"),
         (("-k", ":"), "nothing", "line 2 has no ':' between key and value"),
         (("-p", "9"), "x", "has partitions 0 to 0, not 9"),
@@ -124,6 +146,38 @@ def test_a_bad_line_is_named_by_its_number(run: Run, arguments: tuple[str, ...],
     assert code == 1
     assert reason in said
     assert len(said.splitlines()) == 1
+
+
+def test_what_is_consumed_as_json_can_be_produced_again(run: Run) -> None:
+    for topic in ("here", "there"):
+        run("topics", "create", topic, "--partitions", "2")
+    line = '{"key": {"base64": "/w=="}, "value": null, "headers": {"h": "1"}, "partition": 1, "timestamp": 7}'
+    run("produce", "here", "--json", stdin=line)
+    copied = run("consume", "here", "--json")[1]
+    assert run("produce", "there", "--json", stdin=copied)[0] == 0
+    assert run("consume", "there", "--json")[1] == copied.replace('"here"', '"there"')
+
+
+def test_a_header_may_stand_twice(run: Run) -> None:
+    run("topics", "create", "headers")
+    assert run("produce", "headers", "-H", "a=1", "-H", "a=2", stdin="x\n")[0] == 0
+    (record,) = objects(run("consume", "headers", "--json")[1])
+    assert [(one["key"], one["value"]) for one in record["headers"]] == [("a", "1"), ("a", "2")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "reason"),
+    [
+        (("produce", "t", "-k", ""), 2, "--key-separator is empty"),
+        (("topics", "create", "\udcff"), 1, r"'\udcff' is no text"),
+        (("groups", "describe", "\udcff"), 1, r"'\udcff' is no text"),
+    ],
+)
+def test_what_cannot_be_sent_is_one_sentence(run: Run, arguments: tuple[str, ...], code: int, reason: str) -> None:
+    said = run(*arguments)
+    assert said[0] == code
+    assert reason in said[2]
+    assert len(said[2].splitlines()) == 1
 
 
 def test_what_stood_before_a_bad_line_is_written_and_counted(run: Run) -> None:
@@ -142,6 +196,7 @@ def test_a_record_as_large_as_the_topic_allows_goes_through_behind_small_ones(ru
     code, _, said = run("produce", "large", stdin="x" * 1_100_000 + "\n")
     assert code == 1
     assert "MESSAGE_TOO_LARGE" in said
+    assert said.endswith("(0 records had been written)\n")
     assert len(said.splitlines()) == 1
 
 
@@ -167,6 +222,16 @@ def test_a_groups_offsets_are_shown_reset_and_forgotten(run: Run) -> None:
     )
 
 
+def test_what_others_called_their_groups_does_not_speak_to_the_terminal(run: Run) -> None:
+    # A18
+    run("topics", "create", "named")
+    assert run("groups", "reset", "\x1b[2Jgone\n", "--to", "earliest", "--topic", "named")[0] == 0
+    shown = run("groups", "list")[1]
+    assert "\\x1b[2Jgone\\n " in shown
+    assert "\x1b" not in shown
+    assert run("groups", "delete", "\x1b[2Jgone\n")[0] == 0
+
+
 def test_a_brokers_configuration_is_changed_while_it_runs(run: Run) -> None:
     assert run("configs", "set", "broker", "default", "log.retention.ms=7")[0] == 0
     shown = {one["key"]: one for one in objects(run("configs", "show", "broker", "1", "--json")[1])}
@@ -186,3 +251,28 @@ def test_a_cluster_that_is_not_there_is_one_sentence(run: Run, monkeypatch: pyte
     assert code == 1
     assert len(said.splitlines()) == 1
     assert "127.0.0.1:1" in said
+
+
+def test_a_line_arrives_before_the_next_one_comes(broker: Broker, run: Run) -> None:
+    run("topics", "create", "rare")
+    command = [sys.executable, "-m", "penstock.cli", "produce", "rare", "-b", broker.bootstrap_servers]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as producer:
+        assert producer.stdin is not None
+        assert producer.stderr is not None
+        producer.stdin.write("a\nb")
+        producer.stdin.flush()
+        wait_until(lambda: run("consume", "rare")[1] == "a\n", seconds=60, what="the line is there")
+        producer.stdin.close()
+        assert producer.stderr.read() == "2 records written to rare\n"
+    assert run("consume", "rare")[1] == "a\nb\n"
+
+
+@pytest.mark.parametrize("stream", [0, 1, 2])
+def test_a_stream_that_is_closed_is_like_one_that_is_empty(broker: Broker, run: Run, stream: int) -> None:
+    run("topics", "create", "closed")
+    program = f"import os, sys; os.close({stream}); os.execv(sys.argv[1], sys.argv[1:])"
+    for command, said in (("produce", "0 records written to closed\n"), ("consume", "")):
+        options = ["-m", "penstock.cli", command, "closed", "-b", broker.bootstrap_servers]
+        started = [sys.executable, "-c", program, sys.executable, *options]
+        ran = subprocess.run(started, capture_output=True, text=True, timeout=60, check=False, input="")
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "" if stream == 2 else said)

@@ -91,6 +91,12 @@ def test_nobody_listening_is_retried_and_then_said() -> None:
     assert 1000 <= time.clock.monotonic_ms() - before_ms < 2100
 
 
+@pytest.mark.parametrize("host", ["a..b", "x" * 300])
+def test_a_host_that_can_be_no_name_is_said_to_be_out_of_reach(host: str) -> None:
+    with pytest.raises(UnreachableError, match=rf"broker {host}:9092 cannot be reached: "):
+        Connection(Address(host, 9092), client_config({"bootstrap.servers": "a:1"}))
+
+
 def test_the_second_bootstrap_server_is_asked_if_the_first_is_down() -> None:
     with ScriptedBroker() as broker:
         config = client_config({"bootstrap.servers": f"127.0.0.1:{free_port()},{broker.address}"})

@@ -179,6 +179,10 @@ def test_acks_0_gets_no_answer_and_an_error_closes_the_connection(world: World) 
     with pytest.raises(CloseConnectionError):
         produce(world, {("t", 0): batch(b"a"), ("t", 9): batch(b"b")}, acks=0)
     assert world.partitions.get("t", 0).log.end_offset == 2
+    crafted = batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    with pytest.raises(CloseConnectionError):
+        produce(world, {("t", 0): crafted}, acks=0)
+    assert world.partitions.get("t", 0).log.end_offset == 2
 
 
 def test_internal_topics_are_not_written_by_clients(world: World) -> None:

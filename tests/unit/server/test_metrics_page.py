@@ -11,7 +11,10 @@ import pytest
 
 from penstock.base.metrics import Family, Kind, Sample, gauge
 from penstock.server import metrics_page
+from penstock.server.listener import Address
 from penstock.server.metrics_page import MetricsPage
+
+HERE = Address(name="METRICS", host="127.0.0.1", port=0)
 
 
 def ask(families: Callable[[], Iterable[Family]], request: bytes) -> tuple[str, str]:
@@ -19,7 +22,7 @@ def ask(families: Callable[[], Iterable[Family]], request: bytes) -> tuple[str, 
 
     async def exchange() -> bytes:
         page = MetricsPage(families)
-        port = await page.start("127.0.0.1", 0)
+        port = (await page.start(HERE)).port
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request)
         if not request.endswith(b"\r\n\r\n"):
@@ -73,7 +76,7 @@ def test_a_client_that_says_or_reads_nothing_is_shown_out(monkeypatch: pytest.Mo
 
     async def exchange() -> None:
         page = Watched(endless)
-        port = await page.start("127.0.0.1", 0)
+        port = (await page.start(HERE)).port
         with socket.create_connection(("127.0.0.1", port)) as deaf:
             deaf.sendall(request_sent)
             await asyncio.wait_for(over.wait(), 60)
