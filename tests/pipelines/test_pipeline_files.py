@@ -65,6 +65,8 @@ def test_what_init_writes_is_a_whole_pipeline_and_the_same_in_both_languages(tmp
         ({"transforms": {"x": {"python": "nothing.py:b"}}}, "nothing.py: No such file"),
         ({"transforms": {"x": {"python": "nothing"}}}, "it must be like transforms.py:function"),
         ({"transforms": {"orders": {"sql": "SELECT 1"}}}, "two views are called orders"),
+        ({"transforms": {"Orders": {"sql": "SELECT 1"}}}, "two views are called Orders"),
+        ({"sinks": {"a": {"from": "orders", "parquet": "t"}, "b": {"from": "orders", "parquet": "./t/"}}}, "sinks, b: a writes to .*/t too, and"),
         ({"sinks": {"s": {"from": "oders", "console": True}}}, r"sinks, s: there is no view oders \(there are .*orders"),
         ({"sinks": {"s": {"from": "orders"}}}, "sinks, s: one of topic, parquet, delta, iceberg, console says where"),
         ({"sinks": {"s": {"from": "orders", "topic": "t", "servers": "b:1", "mode": "update"}}}, "sinks, s: mode is 'update'; it must be one of append, complete"),
