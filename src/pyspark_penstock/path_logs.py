@@ -74,5 +74,8 @@ class PathLogs:
     def origins(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Origin]:
         return {partition: Origin(self._options.path, None, None) for partition in partitions}
 
+    def in_order_of_time(self, topics: Collection[str]) -> Collection[str]:
+        return ()  # files do not say how the topic is set
+
     def _place(self, partition: TopicPartition) -> LivePartition:
         return LivePartition(self._options.path, partition)

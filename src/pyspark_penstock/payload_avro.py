@@ -50,8 +50,12 @@ def decoder(writer: Schema, reader: Schema) -> Decode:
 def _parsed(schema: Schema) -> Any:
     from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
+    named: dict[str, Any] = {}
     try:
-        return parse_schema(json.loads(schema.content[0]), expand=True)
+        *others, own = (json.loads(content) for content in schema.content)
+        for one in others:
+            parse_schema(one, named)
+        return parse_schema(own, named, expand=True)
     except (ValueError, KeyError, SchemaParseException, UnknownType) as error:
         raise PayloadError(f"no Avro schema: {type(error).__name__}: {error}") from None
 

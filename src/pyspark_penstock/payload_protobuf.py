@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pyspark_penstock.schema_registry import PayloadError, Schema
@@ -77,22 +77,38 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
 @lru_cache(maxsize=1000)
 def _file(schema: Schema) -> FileDescriptor:
     """The schema's own file, the last; each schema has a pool of its own, for versions share names."""
-    from google.protobuf import timestamp_pb2, wrappers_pb2
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.descriptor_pool import DescriptorPool
 
     pool = DescriptorPool()
-    for known in (timestamp_pb2, wrappers_pb2):
-        pool.AddSerializedFile(known.DESCRIPTOR.serialized_pb)
+    for content in _known_files().values():
+        pool.AddSerializedFile(content)
     name = ""
     try:
         for content in schema.content:
             name = FileDescriptorProto.FromString(content).name or "default"
-            if name not in (timestamp_pb2.DESCRIPTOR.name, wrappers_pb2.DESCRIPTOR.name):
+            if name not in _known_files():
                 pool.AddSerializedFile(content)
         return pool.FindFileByName(name)
     except Exception as error:
         raise PayloadError(f"the Protobuf schema {name} cannot be used: {error}") from None
+
+
+@cache
+def _known_files() -> dict[str, bytes]:
+    """Those that every schema may import and none brings along, by name."""
+    from google.protobuf import (
+        any_pb2,
+        duration_pb2,
+        empty_pb2,
+        field_mask_pb2,
+        struct_pb2,
+        timestamp_pb2,
+        wrappers_pb2,
+    )
+
+    known = (any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
+    return {one.DESCRIPTOR.name: one.DESCRIPTOR.serialized_pb for one in known}
 
 
 def _message(schema: Schema, message: str) -> Descriptor:

@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.base.errors import PenstockError
 from pyspark_penstock import payload_avro, payload_protobuf
 from pyspark_penstock.schema_registry import NoSchemaError, PayloadError, Registry, Schema, read_schema
 
@@ -43,8 +44,10 @@ _UNDECODABLE: tuple[type[Exception], ...] = (
     OverflowError,
     struct.error,
     NoSchemaError,
+    PayloadError,
 )
-"""What a value can do to a decoder. The rest (a registry that gives no answer) fails the task, which is tried again."""
+"""What a value can do to a decoder, or the schema that it names. The rest (a registry that gives no answer) fails the task,
+which is tried again."""
 
 
 def decode(
@@ -56,6 +59,8 @@ def decode(
     a directory, values have Confluent's prefix; the columns are those of `schema`, or of the subject's latest.
     """
     if format == "json":
+        if registry:
+            raise PayloadError("json takes no registry: its columns are those of schema")
         return _from_json(frame, schema)
     if format not in _LIBRARIES:
         raise PayloadError(f"{format!r} is none of json, {', '.join(_LIBRARIES)}")
@@ -144,7 +149,10 @@ class _Codec:
             return _decoder(self, self.reader)(value)
         if len(value) < PREFIX.size or value[0] != 0:
             raise ValueError("the value does not begin with a zero byte and a schema's id")
-        writer = self.registry.by_id(PREFIX.unpack_from(value)[1])
+        schema_id = PREFIX.unpack_from(value)[1]
+        if schema_id < 0:
+            raise ValueError(f"{schema_id} is no schema's id")
+        writer = self.registry.by_id(schema_id)
         value = value[PREFIX.size :]
         if self.format == "protobuf":
             indexes, value = payload_protobuf.split_indexes(value)
@@ -168,13 +176,18 @@ def decode_column(codec: _Codec, values: pa.Array, kind: pa.DataType) -> pa.Arra
     found: list[dict[str, Any] | None] = []
     reasons: list[str | None] = []
     undecodable = _UNDECODABLE + _library_errors(codec.format)
+    without_schema: dict[bytes, NoSchemaError] = {}  # by prefix: a registry is asked once, not for each record
     for value in values.to_pylist():
         try:
             if value is None:
                 raise ValueError("the record has no value")
+            if (known := without_schema.get(value[: PREFIX.size])) is not None:
+                raise known
             row, reason = codec.decode(value), None
         except undecodable as error:
-            row, reason = None, f"{error}" if isinstance(error, ValueError | NoSchemaError) else f"{type(error).__name__}: {error}"  # fmt: skip
+            if isinstance(error, NoSchemaError):
+                without_schema[value[: PREFIX.size]] = error
+            row, reason = None, f"{error}" if isinstance(error, ValueError | PenstockError) else f"{type(error).__name__}: {error}"  # fmt: skip
         found.append(row)
         reasons.append(reason)
     parsed = _fitted(found, reasons, kind.field("parsed").type)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from penstock.base.errors import ConfigError, PenstockError
 from penstock.base.ids import TopicPartition
+from penstock.client.admin import ResourceKind, describe_configs
 from penstock.client.cluster import Cluster, TopicMetadata
-from penstock.client.errors import UnknownTopicError
+from penstock.client.errors import ClientError, UnknownTopicError
 from penstock.client.offsets import EARLIEST, LATEST, NOT_FOUND, list_offsets
 from pyspark_penstock.filters import EVERYTHING, Wanted
 from pyspark_penstock.options import (
@@ -25,6 +27,8 @@ from pyspark_penstock.options import (
 )
 from pyspark_penstock.origins import Origins
 from pyspark_penstock.ranges import Origin, TopicRange, split
+
+log = logging.getLogger(__name__)
 
 
 class DataLossError(PenstockError):
@@ -92,6 +96,9 @@ class Logs(Protocol):
 
     def origins(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Origin]: ...
 
+    def in_order_of_time(self, topics: Collection[str]) -> Collection[str]:
+        """Those of them whose records get their times from the broker. A batch may have got its own so, and a later one not."""
+
 
 class ClusterLogs:
     def __init__(self, cluster: Cluster, options: CommonOptions) -> None:
@@ -110,6 +117,17 @@ class ClusterLogs:
 
     def origins(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Origin]:
         return Origins(self._options).find(self._cluster, partitions)
+
+    def in_order_of_time(self, topics: Collection[str]) -> Collection[str]:
+        return [topic for topic in topics if self._sets_times(topic)]
+
+    def _sets_times(self, topic: str) -> bool:
+        try:
+            entries = describe_configs(self._cluster, ResourceKind.TOPIC, topic)
+        except ClientError as error:  # it may not be allowed: then more is read
+            log.debug("%s is read to its end: %s", topic, error)
+            return False
+        return any(one.name == "message.timestamp.type" and one.value == "LogAppendTime" for one in entries)
 
 
 def plan_batch(logs: Logs, options: BatchOptions, wanted: Wanted = EVERYTHING) -> list[TopicRange]:
@@ -137,6 +155,9 @@ def plan_batch(logs: Logs, options: BatchOptions, wanted: Wanted = EVERYTHING) -
         ranges = _ranges(logs, partitions, found, EVERYTHING)
         return [replace(one, view_end_offset=ends[one.topic_partition]) for one in ranges]
     ranges = _ranges(logs, partitions, _narrowed(logs, spans, wanted), wanted)
+    if wanted.time_ms_max is not None:
+        in_order = logs.in_order_of_time({one.topic for one in ranges})
+        ranges = [replace(one, is_in_order_of_time=one.topic in in_order) for one in ranges]
     return split(ranges, options.common.partitions_min, options.common.records_per_partition_max)
 
 

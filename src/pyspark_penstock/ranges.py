@@ -34,6 +34,8 @@ class TopicRange(InputPartition):
     time_ms_min: int | None = None
     time_ms_max: int | None = None
     """Records of other times may be left out."""
+    is_in_order_of_time: bool = False
+    """The broker sets the times: the first record behind time_ms_max ends the reading."""
     view_end_offset: int | None = None
     """Of a view: records at or beyond this offset count, but are not given."""
 

@@ -6,11 +6,16 @@
 
 Protobuf's are asked for with `format=serialized`: compiled, in base64, so that no compiler is needed here. In a directory
 they are what `protoc --include_imports --descriptor_set_out` writes. A worker asks once for each schema and keeps it.
+
+Only a registry that says that it has no such schema (error_code 404xx) makes a record a bad one. Any other answer is the
+registry's fault, or that of its address, and fails the task: else every record would be a bad one.
 """
 
 from __future__ import annotations
 
 import base64
+import binascii
+import http.client
 import json
 import urllib.error
 import urllib.parse
@@ -40,7 +45,7 @@ class RegistryUnreachableError(PenstockError):
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The text of an Avro schema, or a Protobuf file with those it imports, compiled, the imported ones first."""
+    """The text of an Avro schema, or a compiled Protobuf file; those it refers to stand before it."""
 
     content: tuple[bytes, ...]
 
@@ -74,6 +79,8 @@ class Registry:
             return self._schema(_get(self._url(f"schemas/ids/{schema_id}")))
         path = Path(self.place, f"{schema_id}{SUFFIXES[self.format]}")
         if not path.exists():
+            if not Path(self.place).is_dir():
+                raise RegistryUnreachableError(f"{self.place}: there is no such directory on this machine")
             raise NoSchemaError(f"there is no schema {schema_id} in {self.place}")
         return read_schema(path, self.format)
 
@@ -82,17 +89,20 @@ class Registry:
         return f"{self.place.rstrip('/')}/{path}{query}"
 
     def _schema(self, answer: Any) -> Schema:
-        kind = str(answer.get("schemaType", "AVRO")).lower()
-        if kind != self.format:
-            raise NoSchemaError(f"the schema is {kind}, not {self.format}")
-        if self.format == "avro":
-            return Schema((str(answer["schema"]).encode(),))
+        try:
+            kind = str(answer.get("schemaType") or "AVRO").lower()
+            if kind != self.format:
+                raise NoSchemaError(f"the schema is {kind}, not {self.format}")
+            links = [(one["subject"], one["version"]) for one in answer.get("references") or ()]
+            text = str(answer["schema"])
+            content = text.encode() if self.format == "avro" else base64.b64decode(text, validate=True)
+        except (AttributeError, KeyError, TypeError, binascii.Error):
+            raise RegistryUnreachableError(f"{_shown(self.place)}: this is no schema as we asked for it: {answer!r:.200}") from None  # fmt: skip
         files: dict[bytes, None] = {}
-        for one in answer.get("references") or ():
-            subject = urllib.parse.quote(one["subject"], safe="")
-            found = self._schema(_get(self._url(f"subjects/{subject}/versions/{one['version']}")))
+        for subject, version in links:
+            found = self._schema(_get(self._url(f"subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}")))
             files |= dict.fromkeys(found.content)
-        return Schema((*files, base64.b64decode(answer["schema"])))
+        return Schema((*files, content))
 
 
 @lru_cache(maxsize=1000)
@@ -120,14 +130,39 @@ def read_schema(path: Path, format: str) -> Schema:
 
 
 def _get(url: str) -> Any:
-    request = urllib.request.Request(url, headers={"Accept": "application/vnd.schemaregistry.v1+json"})
+    shown = _shown(url)
     try:
-        with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+        with urllib.request.urlopen(_request(url), timeout=SECONDS) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
-        with error:
-            if error.code == 404:
-                raise NoSchemaError(f"{url}: there is no such schema") from None
-        raise RegistryUnreachableError(f"{url}: answered with {error.code}") from None
-    except (OSError, ValueError) as error:
-        raise RegistryUnreachableError(f"{url}: {getattr(error, 'reason', None) or error}") from None
+        if _is_no_schema(error):
+            raise NoSchemaError(f"{shown}: there is no such schema") from None
+        raise RegistryUnreachableError(f"{shown}: answered with {error.code}") from None
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise RegistryUnreachableError(f"{shown}: {getattr(error, 'reason', None) or error}") from None
+
+
+def _request(url: str) -> urllib.request.Request:
+    """A name and a password in the address are for the registry, as Confluent's own clients have it."""
+    headers = {"Accept": "application/vnd.schemaregistry.v1+json"}
+    parts = urllib.parse.urlsplit(url)
+    credentials, at, host = parts.netloc.rpartition("@")
+    if at:
+        url = urllib.parse.urlunsplit(parts._replace(netloc=host))
+        headers["Authorization"] = f"Basic {base64.b64encode(urllib.parse.unquote(credentials).encode()).decode()}"
+    return urllib.request.Request(url, headers=headers)
+
+
+def _shown(url: str) -> str:
+    """Without a password: it would stand in logs and dead letters."""
+    parts = urllib.parse.urlsplit(url)
+    return urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _is_no_schema(error: urllib.error.HTTPError) -> bool:
+    """Whether a registry says so; a 404 of somebody else only means that the address is wrong."""
+    with error:
+        try:
+            return error.code == 404 and 40400 <= int(json.load(error)["error_code"]) < 40500
+        except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
+            return False

@@ -16,15 +16,16 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from penstock.base.errors import ConfigError
 from penstock.base.ids import TopicPartition
 from penstock.client.cluster import Cluster
-from penstock.client.errors import ClientError
+from penstock.client.errors import ClientError, UnknownTopicError
 from penstock.client.groups import set_offsets
 from penstock.client.offsets import LATEST
 from pyspark_penstock import stream_offsets
 from pyspark_penstock.clusters import cluster_for
-from pyspark_penstock.options import AtOffset, StreamOptions
+from pyspark_penstock.options import AtOffset, AtOffsets, StreamOptions
 from pyspark_penstock.origins import Origins
 from pyspark_penstock.planning import ClusterLogs, DataLossError, earliest, find_partitions, latest, resolve
 from pyspark_penstock.ranges import TopicRange, rate_limited, split
+from pyspark_penstock.stream_offsets import CheckpointError
 from pyspark_penstock.ways import read_rows
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         begun, ends = stream_offsets.start_of(start, end), stream_offsets.from_json(end)
+        if stream_offsets.is_foreign_first(start, end):
+            self._refuse_unknown_start()
         begins = begun | self._starts_of_new(begun, ends)
         topic_ids = find_partitions(self._cluster, self._options.common.subscription)
         origins = self._origins.find(self._cluster, [one for one in ends if one in topic_ids])
@@ -104,6 +107,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, TopicRange)
         return read_rows(partition, self._options.common)
+
+    def _refuse_unknown_start(self) -> None:
+        """Spark's own connector writes that down where nobody else can read it."""
+        start = self._options.start
+        offsets = [start.which] if isinstance(start, AtOffset) else [*start.offsets.values()] if isinstance(start, AtOffsets) else []  # fmt: skip
+        if LATEST in offsets:
+            raise CheckpointError(
+                "the checkpoint's first batch is not finished and does not say where it began, and the latest offset is another "
+                "one now: let the connector that made it finish that batch, or say by startingOffsets where to begin"
+            )
 
     def _commit_to_group(self, finished: Offsets) -> None:
         """Here, not in `commit`, which comes a batch late and never after the last one of an available-now run."""
@@ -128,7 +141,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest = self._find_latest()
         while not is_initial and self._latest == begun and clock.monotonic_ms() < deadline_ms:
             self._cluster.time.sleep(POLL_MS / 1000)
-            self._latest = latest(self._cluster, self._latest)
+            try:
+                self._latest = latest(self._cluster, self._latest)
+            except UnknownTopicError:  # deleted meanwhile: what is there now decides whether that is a loss
+                self._latest = self._find_latest()
         return self._latest
 
     def _check_partitions(self, begun: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:

@@ -62,3 +62,8 @@ def first_end(offsets: Offsets, start: Offsets) -> dict[str, Any]:
 def start_of(start: Mapping[str, Any], end: Mapping[str, Any]) -> dict[TopicPartition, int]:
     """Where a batch begins: where its end says so, or else at `start`."""
     return from_json(end.get(START, start))
+
+
+def is_foreign_first(start: Mapping[str, Any], end: Mapping[str, Any]) -> bool:
+    """Whether this is a stream's first batch, run again, and planned by somebody who does not write its beginning here."""
+    return is_initial(start) and START not in end

@@ -116,7 +116,7 @@ class _Segments:
                 time_ms_max=wanted.time_ms_max,
                 group_bytes=GROUP_BYTES,
             )
-            if is_past(batches, wanted.time_ms_max):
+            if is_past(batches, wanted):
                 return
             self._wanted = replace(self._wanted, start_offset=stretch.batches[-1].end_offset)
 

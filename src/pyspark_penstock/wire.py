@@ -68,12 +68,13 @@ def _read_what_is_there(wanted: TopicRange, options: CommonOptions) -> Iterator[
             time_ms_max=wanted.time_ms_max,
             group_bytes=GROUP_BYTES,
         )
-        if is_past(stretch.batches, wanted.time_ms_max):
+        if is_past(stretch.batches, wanted):
             return
 
 
-def is_past(batches: Iterable[Batch], time_ms_max: int | None) -> bool:
+def is_past(batches: Iterable[Batch], wanted: TopicRange) -> bool:
     """Whether no record after these can be old enough. Only a broker's own clock says so: producers may be late."""
-    return time_ms_max is not None and any(
-        batch.is_log_append_time and batch.max_timestamp > time_ms_max for batch in batches
-    )
+    limit_ms = wanted.time_ms_max
+    if limit_ms is None or not wanted.is_in_order_of_time:
+        return False
+    return any(batch.is_log_append_time and batch.max_timestamp > limit_ms for batch in batches)

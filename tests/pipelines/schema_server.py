@@ -11,9 +11,10 @@ from urllib.parse import unquote, urlsplit
 
 
 class SchemaServer:
-    """Schemas are added by hand; `asked` lists the paths that were asked for."""
+    """Schemas are added by hand; `asked` lists the paths that were asked for. `credentials`, as name:password, are asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, credentials: str = "") -> None:
+        wanted = f"Basic {base64.b64encode(credentials.encode()).decode()}"
         self._schemas: dict[int, dict[str, Any]] = {}
         self._subjects: dict[str, list[int]] = {}
         self.asked: list[str] = []
@@ -22,9 +23,18 @@ class SchemaServer:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 outer.asked.append(self.path)
-                found = outer.find(self.path)
-                body = json.dumps(found or {"error_code": 40403, "message": "Schema not found"}).encode()
-                self.send_response(200 if found else 404)
+                if credentials and self.headers.get("Authorization") != wanted:
+                    self.answer(401, {"error_code": 401, "message": "Unauthorized"})
+                elif not self.path.startswith(("/schemas/", "/subjects/")):
+                    self.answer(404, {"message": "HTTP 404 Not Found"})
+                elif (found := outer.find(self.path)) is None:
+                    self.answer(404, {"error_code": 40403, "message": "Schema not found"})
+                else:
+                    self.answer(200, found)
+
+            def answer(self, code: int, content: dict[str, Any]) -> None:
+                body = json.dumps(content).encode()
+                self.send_response(code)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -40,10 +50,10 @@ class SchemaServer:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def add(self, subject: str, schema_id: int, schema: str | bytes, references: tuple[str, ...] = ()) -> None:
-        entry: dict[str, Any] = {"subject": subject, "id": schema_id}
+        links = [{"name": name, "subject": name, "version": 1} for name in references]
+        entry: dict[str, Any] = {"subject": subject, "id": schema_id, **({"references": links} if links else {})}
         if isinstance(schema, bytes):
-            links = [{"name": name, "subject": name, "version": 1} for name in references]
-            entry |= {"schemaType": "PROTOBUF", "schema": base64.b64encode(schema).decode(), "references": links}
+            entry |= {"schemaType": "PROTOBUF", "schema": base64.b64encode(schema).decode()}
         else:
             entry["schema"] = schema
         self._schemas[schema_id] = entry

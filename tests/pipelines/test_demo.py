@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -37,14 +38,32 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def is_served(folder: Path) -> bool:
-    """Whether a process has anything to do with the folder."""
+    """Whether a broker has anything to do with the folder."""
+    return any(str(folder).encode() in line and b"serve" in line for line in all_of("cmdline"))
+
+
+def is_anybody_left(folder: Path) -> bool:
+    """Whether a process is there that this demo started: brokers, Java, Python's workers. All have its environment."""
+    return any(f"TMPDIR={folder}/tmp".encode() in environment.split(b"\0") for environment in all_of("environ"))
+
+
+def all_of(kind: str) -> list[bytes]:
     found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in Path("/proc").glob(f"[0-9]*/{kind}"):
         try:
             found.append(path.read_bytes())
         except OSError:
             continue
-    return any(str(folder).encode() in line and b"serve" in line for line in found)
+    return found
+
+
+def read_until(demo: subprocess.Popen[str], start: str) -> str:
+    assert demo.stdout is not None
+    lines: list[str] = []
+    while not (lines and lines[-1].startswith(start)):
+        lines.append(demo.stdout.readline())
+        assert lines[-1], (lines, demo.communicate(timeout=SECONDS))
+    return "".join(lines)
 
 
 def test_the_demo_proves_itself_and_leaves_nothing(tmp_path: Path) -> None:
@@ -55,18 +74,48 @@ def test_the_demo_proves_itself_and_leaves_nothing(tmp_path: Path) -> None:
     assert "the same as the pipeline wrote" in out
     assert (tmp_path / "p.png").stat().st_size > 1000
     assert [path for path in (tmp_path / "tmp").iterdir() if path.name.startswith("penstock-demo")] == []
-    assert not is_served(tmp_path)
+    assert not is_anybody_left(tmp_path)
 
 
 def test_a_demo_that_is_interrupted_clears_up(tmp_path: Path) -> None:
     with start(tmp_path) as demo:
-        wait_until(lambda: is_served(tmp_path), seconds=SECONDS, what="the broker is there")
-        assert demo.stdout is not None
-        while not demo.stdout.readline().startswith("2. "):
-            assert demo.poll() is None
+        read_until(demo, "2. ")
+        assert is_served(tmp_path)
+        assert is_anybody_left(tmp_path)
         demo.send_signal(signal.SIGTERM)
         _, err = demo.communicate(timeout=SECONDS)
     assert demo.returncode == 1
     assert err == "penstock: interrupted\n"
     assert [path for path in (tmp_path / "tmp").iterdir() if path.name.startswith("penstock-demo")] == []
-    assert not is_served(tmp_path)
+    assert not is_anybody_left(tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_demo_that_is_kept_can_be_played_with_until_it_is_told_to_stop(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with start(tmp_path, "--keep") as demo:
+        shown = read_until(demo, "  penstock log dump")
+        assert "the picture is" in shown
+        commands = [shlex.split(line) for line in shown.splitlines() if line.startswith("  penstock ")]
+        assert len(commands) == 4
+        for command in commands:
+            played = subprocess.run(
+                [sys.executable, "-m", "penstock.cli", *command[1:]], capture_output=True, text=True, timeout=SECONDS, check=False
+            )  # fmt: skip
+            assert (played.returncode, played.stderr) == (0, ""), command
+            assert played.stdout, command
+        demo.send_signal(number)
+        out, err = demo.communicate(timeout=SECONDS)
+    assert (demo.returncode, err) == (0, "")
+    assert out.startswith("the files are in ")
+    assert Path(out.removeprefix("the files are in ").strip(), "log", "orders-0").is_dir()
+    assert not is_anybody_left(tmp_path)
+
+
+def test_a_demo_that_is_killed_takes_its_broker_and_spark_with_it(tmp_path: Path) -> None:
+    with start(tmp_path) as demo:
+        read_until(demo, "3. ")
+        demo.kill()
+        demo.wait()
+        wait_until(lambda: not is_anybody_left(tmp_path), seconds=SECONDS, what="everybody it started has ended")

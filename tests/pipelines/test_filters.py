@@ -27,6 +27,9 @@ from pyspark.sql.datasource import (
 )
 
 from penstock.base.errors import ConfigError
+from penstock.client.admin import ResourceKind, alter_configs
+from penstock.client.cluster import Cluster
+from penstock.client.config import client_config as penstock_config
 from pyspark_penstock.batch import BatchReader
 from pyspark_penstock.filters import EVERYTHING, Wanted, wanted_by
 from pyspark_penstock.latest import latest_per_key
@@ -141,6 +144,11 @@ def test_an_upper_time_ends_a_scan_where_the_broker_sets_the_times(
     found = read(penstock_server, topic, [LessThanOrEqual(("timestamp",), until)], mode, **one_batch_at_a_time)
     assert {row.timestamp for row in found} == {first.timestamp}
     assert len(asked) == len(found) + 1, "the first batch that is too young ends the scan"
+    with Cluster(penstock_config({"bootstrap.servers": penstock_server})) as cluster:
+        alter_configs(cluster, ResourceKind.TOPIC, topic, {"message.timestamp.type": "CreateTime"})
+    send(penstock_server, topic, [b"late"], timestamps=[first.timestamp - 1])
+    again = read(penstock_server, topic, [LessThanOrEqual(("timestamp",), until)], mode, **one_batch_at_a_time)
+    assert [row.value for row in again] == [*(row.value for row in found), b"late"], "producers set the times now"
 
 
 def read(server: str, topic: str, filters: Sequence[Filter], mode: str, **options: str) -> list[Any]:

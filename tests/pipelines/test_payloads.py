@@ -138,12 +138,53 @@ def test_schemas_by_id_come_from_a_registry_or_a_directory(tmp_path: Path, kind:
         assert found[5:] == found[:5]
 
 
-def test_a_registry_that_gives_no_answer_fails_the_task_and_blames_no_record() -> None:
-    with SchemaServer() as server:
+def test_a_registry_that_gives_no_answer_fails_the_task_and_blames_no_record(tmp_path: Path) -> None:
+    def fails(place: str, sentence: str, format: str = "avro") -> None:
+        codec = _Codec(format, avro_codec(FIRST).reader, Registry(place, format), "")
+        with pytest.raises(RegistryUnreachableError, match=sentence):
+            decode_column(codec, pa.array([prefixed(1, b"x")]), pa.struct([]))
+
+    with SchemaServer(credentials="alice:se:cret") as server:
+        server.add("text-value", 1, b"syntax")
+        server._schemas[1]["schema"] = 'syntax = "proto3"'
+        with_name = server.url.replace("//", "//alice:se%3Acret@")
+        fails(server.url, "schemas/ids/1: answered with 401")
+        fails(f"{with_name}/other", "/other/schemas/ids/1: answered with 404")  # nobody there who knows of schemas
+        fails(with_name, f"^{server.url}: this is no schema as we asked for it: ", "protobuf")  # it does not compile
         url = server.url
-    registry = Registry(url, "avro")
-    with pytest.raises(RegistryUnreachableError, match="schemas/ids/1: "):
-        columns(avro_codec(FIRST, registry), [prefixed(1, b"")])
+    fails(url, "schemas/ids/1: ")
+    fails("http://alice:secret@registry:port", "^http://registry:port/schemas/ids/1: ")
+    fails(str(tmp_path / "not-here"), "not-here: there is no such directory on this machine")
+
+
+def test_a_registry_is_asked_with_the_name_and_password_of_its_address_and_once_for_what_it_lacks() -> None:
+    with SchemaServer(credentials="alice:s:t") as server:
+        server.add("orders-value", 3, json.dumps(FIRST))
+        registry = Registry(server.url.replace("//", "//alice:s%3At@"), "avro")
+        codec = _Codec("avro", registry.latest("orders-value"), registry, "")
+        good = prefixed(3, avro(FIRST, {"id": 1, "country": "se"}))
+        found = columns(codec, [prefixed(7, b"a"), prefixed(7, b"b"), good, b"\x00\xff\xff\xff\xffc"])
+        assert server.asked.count("/schemas/ids/7") == 1
+    reason = f"{server.url}/schemas/ids/7: there is no such schema"
+    assert found[:2] == [(None, reason)] * 2  # no password in it
+    assert found[2:] == [({"id": 1, "country": "se"}, None), (None, "-1 is no schema's id")]
+
+
+def test_a_schema_may_refer_to_others_of_its_registry_and_one_that_cannot_be_used_makes_its_records_bad() -> None:
+    address = {"type": "record", "name": "shop.Address", "fields": [{"name": "street", "type": "string"}]}
+    fields = [{"name": name, "type": "shop.Address"} for name in ("bill_to", "ship_to")]
+    order = {"type": "record", "name": "shop.Order", "fields": fields}
+    with SchemaServer() as server:
+        server.add("shop.Address", 1, json.dumps(address))
+        server.add("orders-value", 2, json.dumps(order), references=("shop.Address",))
+        server.add("broken-value", 3, json.dumps(order))  # the reference is missing
+        registry = Registry(server.url, "avro")
+        codec = _Codec("avro", registry.latest("orders-value"), registry, "")
+        whole = {**order, "fields": [{"name": "bill_to", "type": address}, fields[1]]}
+        row = {"bill_to": {"street": "a"}, "ship_to": {"street": "b"}}
+        found = columns(codec, [prefixed(2, avro(whole, row)), prefixed(3, avro(whole, row))])
+    assert found[0] == (row, None)
+    assert found[1] == (None, "no Avro schema: UnknownType: shop.Address")
 
 
 @pytest.mark.parametrize(
@@ -236,6 +277,22 @@ def test_every_type_of_protobuf_that_a_column_can_be(tmp_path: Path) -> None:
     (tmp_path / "text.desc").write_text('syntax = "proto3";')
     with pytest.raises(PayloadError, match="is not what protoc"):
         read_schema(tmp_path / "text.desc", "protobuf")
+
+
+def test_schemas_may_import_what_comes_with_protobuf_and_others_of_their_registry() -> None:
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="delivery.proto", package="shop", syntax="proto3")
+    file.dependency.extend(["order.proto", "google/protobuf/duration.proto"])
+    delivery = file.message_type.add(name="Delivery")
+    for number, (name, kind) in enumerate({"line": ".shop.Line", "took": ".google.protobuf.Duration"}.items(), 1):
+        delivery.field.add(name=name, number=number, type=field.TYPE_MESSAGE, label=1, type_name=kind)
+    with SchemaServer() as server:
+        server.add("order.proto", 1, proto_file().SerializeToString())
+        server.add("deliveries-value", 2, file.SerializeToString(), references=("order.proto",))
+        registry = Registry(server.url, "protobuf")
+        codec = _Codec("protobuf", registry.latest("deliveries-value"), registry, "")
+        found = columns(codec, [prefixed(2, b"\x00\x0a\x02\x08\x05\x12\x02\x08\x3c")])
+    assert found == [({"line": {"n": 5}, "took": {"seconds": 60, "nanos": 0}}, None)]
 
 
 def test_confluents_message_indexes_say_which_message_a_value_is() -> None:

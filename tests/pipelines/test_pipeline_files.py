@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,7 @@ import pytest
 import yaml
 
 from penstock.cli.main import main
-from pyspark_penstock.pipelines.flows import DONE, FlowStatus
+from pyspark_penstock.pipelines.flows import DONE, FAILED, KILLED, RESTARTING, RUNNING, STARTING, STOPPED, FlowStatus
 from pyspark_penstock.pipelines.model import Expectation, Payload, PipelineError, Watermark
 from pyspark_penstock.pipelines.parse import read_content, read_file
 from pyspark_penstock.pipelines.storage import holding, read_status, write_progress
@@ -61,6 +65,8 @@ def test_what_init_writes_is_a_whole_pipeline_and_the_same_in_both_languages(tmp
         ({"transforms": {"x": {"python": "nothing.py:b"}}}, "nothing.py: No such file"),
         ({"transforms": {"x": {"python": "nothing"}}}, "it must be like transforms.py:function"),
         ({"transforms": {"orders": {"sql": "SELECT 1"}}}, "two views are called orders"),
+        ({"transforms": {"Orders": {"sql": "SELECT 1"}}}, "two views are called Orders"),
+        ({"sinks": {"a": {"from": "orders", "parquet": "t"}, "b": {"from": "orders", "parquet": "./t/"}}}, "sinks, b: a writes to .*/t too, and"),
         ({"sinks": {"s": {"from": "oders", "console": True}}}, r"sinks, s: there is no view oders \(there are .*orders"),
         ({"sinks": {"s": {"from": "orders"}}}, "sinks, s: one of topic, parquet, delta, iceberg, console says where"),
         ({"sinks": {"s": {"from": "orders", "topic": "t", "servers": "b:1", "mode": "update"}}}, "sinks, s: mode is 'update'; it must be one of append, complete"),
@@ -138,40 +144,52 @@ def test_a_transform_takes_the_views_above_it_by_its_parameters(tmp_path: Path) 
         read_content(content, tmp_path / "p.yaml")
 
 
-def status(flow: str) -> FlowStatus:
+def status(flow: str, state: str = DONE) -> FlowStatus:
     return FlowStatus(
-        flow=flow, state=DONE, batch=3, rows=7, lag_records=0, lag_seconds=0.0, rows_per_second=1.5, batch_ms=20,
+        flow=flow, state=state, batch=3, rows=7, lag_records=0, lag_seconds=0.0, rows_per_second=1.5, batch_ms=20,
         longest_part="addBatch", restarts=1, error="", unmet={"orders.positive": 2},
     )  # fmt: skip
 
 
-def test_a_storage_is_held_by_one_process_and_read_by_all(tmp_path: Path) -> None:
-    storage = tmp_path / "storage"
-    assert read_status(storage) is None
+@contextmanager
+def other_run(storage: Path, *states: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that holds the storage, and has written a flow in each of these states; it is killed at the end."""
+    flows = [dataclasses.asdict(status(f"f{number}", state)) for number, state in enumerate(states)]
     script = f"""
 import sys
 from pathlib import Path
-from pyspark_penstock.pipelines.storage import holding
+from pyspark_penstock.pipelines.flows import FlowStatus
+from pyspark_penstock.pipelines.storage import holding, write_progress
 with holding(Path({str(storage)!r})):
+    if flows := {flows!r}:
+        write_progress(Path({str(storage)!r}), "p", "http://ui", 1_700_000_000_000, [FlowStatus(**flow) for flow in flows])
     print("held", flush=True)
     sys.stdin.read()
 """
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"
-        write_progress(storage, "p", "http://ui", 1_700_000_000_000, [status("a")])
+        try:
+            yield other
+        finally:
+            other.kill()
+            other.wait()
+
+
+def test_a_storage_is_held_by_one_process_and_read_by_all(tmp_path: Path) -> None:
+    storage = tmp_path / "storage"
+    assert read_status(storage) is None
+    with other_run(storage, RUNNING) as other:
         found = read_status(storage)
         assert found is not None
-        assert (found.is_running, found.flows) == (True, (status("a"),))
-        with pytest.raises(PipelineError, match=r"is in use by another run of this pipeline \(process \d+\)"), holding(storage):  # fmt: skip
+        assert (found.is_running, found.process_id, found.flows) == (True, other.pid, (status("f0", RUNNING),))
+        with pytest.raises(PipelineError, match=rf"is in use by another run of this pipeline \(process {other.pid}\)"), holding(storage):  # fmt: skip
             pass
-        other.kill()
-        other.wait()
-        with holding(storage):
-            pass
-        found = read_status(storage)
-        assert found is not None
-        assert not found.is_running
+    with holding(storage):
+        pass
+    found = read_status(storage)
+    assert found is not None
+    assert not found.is_running
 
 
 def test_status_tells_of_the_last_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,3 +205,29 @@ def test_status_tells_of_the_last_run(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "addBatch" in out
     assert main(["pipeline", "status", str(path), "--json"]) == 0
     assert '"unmet": {"orders.positive": 2}' in capsys.readouterr().out
+    (tmp_path / "p.storage" / "progress.json").write_text('{"process_id": 1}')
+    assert main(["pipeline", "status", str(path)]) == 1
+    assert "progress.json is not what a run writes" in capsys.readouterr().err
+
+
+def test_status_does_not_take_the_word_of_a_run_that_was_killed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(*options: str) -> str:
+        assert main(["pipeline", "status", str(path), *options]) == 0
+        return capsys.readouterr().out
+
+    path, storage = tmp_path / "p.yaml", tmp_path / "p.storage"
+    write_template(path)
+    with other_run(storage) as first:
+        assert told() == f"p starts as process {first.pid}\n"
+    states = [STARTING, RUNNING, RESTARTING, DONE, FAILED, STOPPED]
+    with other_run(storage, *states) as running:
+        assert f"p runs as process {running.pid}, http://ui; as of" in told()
+        assert [json.loads(line)["state"] for line in told("--json").splitlines()] == states
+    after = [KILLED, KILLED, KILLED, DONE, FAILED, STOPPED]
+    assert f"p does not run, and its last run (process {running.pid}) was killed; as of" in told()
+    assert [json.loads(line)["state"] for line in told("--json").splitlines()] == after
+    with other_run(storage) as again:  # it has not written anything yet
+        assert f"p starts as process {again.pid}, and its last run (process {running.pid}) was killed; as of" in told()
+        assert [json.loads(line)["state"] for line in told("--json").splitlines()] == after

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -74,7 +75,7 @@ def test_check_finds_every_mistake_and_runs_nothing(
             "no_watermark": {"from": "counted", "parquet": "out"},
             "no_jar": {"from": "orders", "delta": "out"},
             "no_catalog": {"from": "orders", "iceberg": "db.out"},
-            "no_column": {"from": "orders", "parquet": "out", "partition_by": ["nothing"]},
+            "no_column": {"from": "orders", "parquet": "out-2", "partition_by": ["nothing"]},
             "bad_key": {"from": "orders", "topic": topic, "key": "nothing"},
             "good": {"from": "orders", "topic": topic, "key": "id"},
         },
@@ -165,6 +166,15 @@ def test_a_run_writes_every_row_once_and_the_next_goes_on_where_it_stopped(
     assert letter.value == b"oops"
     assert (headers["penstock.topic"], headers["penstock.offset"]) == (topic.encode(), b"3")
     assert headers["penstock.reason"].startswith(b"not JSON, or not like id BIGINT")
+    spec = read_content(content, tmp_path / "p.yaml")
+    assert check(spark, spec)[1] == []
+    shutil.rmtree(spec.checkpoints)
+    (mistake,) = check(spark, spec)[1]
+    assert mistake.place == "sinks, to_table"
+    assert (
+        f"{tmp_path}/table holds the batches up to 1 of other checkpoints than {spec.checkpoints}/to_table"
+        in mistake.reason
+    )
 
 
 def test_an_expectation_that_fails_ends_its_flow_with_its_name(

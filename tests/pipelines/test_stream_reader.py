@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,10 +14,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from penstock.client.cluster import Cluster
 from penstock.client.offsets import EARLIEST, LATEST
 from penstock.protocol.schemas import codec
-from pyspark_penstock.options import read_stream_options
+from pyspark_penstock.options import Subscription, read_stream_options
 from pyspark_penstock.planning import DataLossError
 from pyspark_penstock.ranges import Origin, TopicRange
 from pyspark_penstock.stream import WAIT_MS, StreamReader
+from pyspark_penstock.stream_offsets import CheckpointError
 from tests.unit.client.scripted_broker import DESCRIBE_LOG_DIRS, LIST_OFFSETS, ScriptedBroker, still_time
 
 ALL = ReadAllAvailable()
@@ -50,17 +52,21 @@ class World:
     def _list_offsets(self, version: int, request: Any) -> Any:
         shape = codec(LIST_OFFSETS, version).response
         by_time = {EARLIEST: self.starts, LATEST: self.ends}
-        partitions = tuple(
-            shape.topics.partitions.make(
+
+        def listed(name: str, entry: Any) -> Any:
+            is_there = name in self.broker.topics
+            return shape.topics.partitions.make(
                 partition_index=entry.partition_index,
-                error_code=ErrorCode.none,
+                error_code=ErrorCode.none if is_there else ErrorCode.unknown_topic_or_partition,
                 timestamp=-1,
-                offset=by_time[entry.timestamp][entry.partition_index],
+                offset=by_time[entry.timestamp][entry.partition_index] if is_there else -1,
                 leader_epoch=0,
             )
-            for entry in request.topics[0].partitions
+
+        topics = tuple(
+            shape.topics.make(name=topic.name, partitions=tuple(listed(topic.name, one) for one in topic.partitions))
+            for topic in request.topics
         )
-        topics = (shape.topics.make(name="t", partitions=partitions),)
         return shape.make(throttle_time=timedelta(), topics=topics)
 
     def tell_directories(self) -> None:
@@ -114,6 +120,19 @@ def test_a_first_batch_run_again_begins_where_it_first_began(world: World) -> No
     world.set([50])
     again = world.reader()
     assert spans(again, again.initialOffset(), first | {"t": {"0": 20}}) == [(0, 5, 20)]
+
+
+def test_a_first_batch_of_another_connector_is_run_again_only_if_its_beginning_is_known(world: World) -> None:
+    world.set([5])
+    end = {"t": {"0": 5}}  # began at 2, which its connector keeps to itself
+    for starting in ("latest", '{"t": {"0": -1}}'):
+        again = world.reader(startingOffsets=starting)
+        with pytest.raises(CheckpointError, match="does not say where it began"):
+            again.partitions(again.initialOffset(), end)
+    again = world.reader(startingOffsets='{"t": {"0": 2}}')
+    assert spans(again, again.initialOffset(), end) == [(0, 2, 5)]
+    again = world.reader(startingOffsets="earliest")
+    assert spans(again, again.initialOffset(), end) == [(0, 0, 5)]
 
 
 def test_an_idle_source_waits_but_not_for_long(world: World) -> None:
@@ -217,3 +236,27 @@ def test_deleted_records_are_lost_though_they_may_stand_in_the_files(world: Worl
     with pytest.raises(DataLossError, match="t-0 was read up to 4, but now its log begins at 6"):
         world.reader().partitions(start, end)
     assert spans(world.reader(failOnDataLoss="false"), start, end) == [(0, 6, 9), (1, 2, 9)]
+
+
+def test_a_topic_that_is_deleted_while_nothing_comes_is_lost_and_the_others_are_read_on(world: World) -> None:
+    world.set([5])
+    start = {"t": {"0": 5}, "u": {"0": 5}}
+    asked = 0
+
+    def deleted_soon(version: int, request: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            del world.broker.topics["u"]
+        return world._list_offsets(version, request)
+
+    world.broker.handlers[LIST_OFFSETS] = deleted_soon
+    for reader in (world.reader(failOnDataLoss="false"), world.reader()):
+        reader._options = replace(reader._options, common=replace(reader._options.common, subscription=Subscription(pattern=".")))  # fmt: skip
+        asked, world.broker.topics = 0, {"t": 1, "u": 1}
+        if reader._options.common.fail_on_data_loss:
+            with pytest.raises(DataLossError, match="u-0 can no longer be found"):
+                reader.latestOffset(start, ALL)
+        else:
+            assert reader.latestOffset(start, ALL) == {"t": {"0": 5}}
+        assert asked > 2

@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import signal
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +16,7 @@ from rich.console import Console
 
 from penstock.base.errors import PenstockError
 from penstock.cli import kernels_notice, png
+from penstock.cli.children import serve_command
 from penstock.cli.cluster import open_cluster
 from penstock.cli.demo_generator import BAD, CLICKS, END, ORDERS, START, TOTALS, Generator, make_topics
 from penstock.cli.log_demo import demo_directory
@@ -33,11 +32,11 @@ LINE_SECONDS = 3.0
 OVER_SECONDS = 300.0
 """Nobody waits longer than this for a demo."""
 
-_SETTINGS = (
-    "offsets.topic.num.partitions=1",
-    "transaction.state.log.num.partitions=1",
-    "log.cleaner.dedupe.buffer.size=8388608",
-)
+_SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "log.cleaner.dedupe.buffer.size": "8388608",
+}
 
 
 class DemoError(PenstockError):
@@ -51,13 +50,14 @@ def run(records: int, data: str | None, picture: str, *, keep: bool) -> int:
     with (
         StopSignals() as stopping,
         demo_directory(data, keep=keep, console=console) as directory,
-        _broker(Path(directory)) as servers,
+        _Broker(Path(directory)) as broker,
     ):
-        console.print(f"1. a broker serves at {servers}")
-        _Play(servers, Path(directory), records, console, stopping).play(Path(picture))
+        console.print(f"1. a broker serves at {broker.servers}")
+        _Play(broker.servers, Path(directory), records, console, stopping).play(Path(picture))
         if keep and not stopping():
-            console.print(_invitation(servers, directory))
+            console.print(_invitation(broker.servers, directory))
             while not stopping():
+                broker.check()
                 time.sleep(0.1)
         if stopping() and not keep:
             raise KeyboardInterrupt
@@ -74,40 +74,48 @@ def _invitation(servers: str, directory: str) -> str:
     )
 
 
-@contextlib.contextmanager
-def _broker(directory: Path) -> Iterator[str]:
-    """A broker's address; it is gone afterwards, whatever happens here."""
-    command = [
-        sys.executable,
-        "-m",
-        "penstock.cli",
-        "serve",
-        "--data",
-        str(directory / "log"),
-        "--listen",
-        "127.0.0.1:0",
-    ]
-    for setting in _SETTINGS:
-        command += ["--set", setting]
-    with (directory / "broker.log").open("wb") as output:
-        # In a session of its own: an interrupt from the keyboard is for this process, which ends the broker.
-        broker = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=output, start_new_session=True
-        )
-    assert broker.stdout is not None
-    try:
-        ready = broker.stdout.readline().decode()
+class _Broker:
+    """A broker in a process of its own; it is gone afterwards, whatever happens here."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def __enter__(self) -> _Broker:
+        command = serve_command(str(self._directory / "log"), "127.0.0.1:0", _SETTINGS)
+        with (self._directory / "broker.log").open("wb") as output:
+            # In a session of its own: an interrupt from the keyboard is for this process, which ends the broker.
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=output, start_new_session=True
+            )
+        assert self._process.stdout is not None
+        ready = self._process.stdout.readline().decode()
         if not ready.startswith("ready "):
-            said = (directory / "broker.log").read_text(errors="replace").strip().rpartition("\n")[2]
-            raise DemoError(f"the broker does not start: {said}")
-        yield ready.strip().rpartition("/")[2]
-    finally:
-        broker.send_signal(signal.SIGTERM)
+            self.__exit__()
+            raise DemoError(f"the broker does not start: {self._last_words()}")
+        self.servers = ready.strip().rpartition("/")[2]
+        return self
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def check(self) -> None:
+        """DemoError where somebody else has ended it."""
+        if self._process.poll() is not None:
+            raise DemoError(f"the broker has ended: {self._last_words()}")
+
+    def _last_words(self) -> str:
+        said = (self._directory / "broker.log").read_text(errors="replace").strip().rpartition("\n")[2]
+        return said or "it said nothing"
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            broker.wait(STOP_SECONDS)
-        broker.kill()
-        broker.wait()
-        broker.stdout.close()
+            self._process.wait(STOP_SECONDS)
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
 
 class _Play:

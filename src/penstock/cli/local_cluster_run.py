@@ -18,6 +18,7 @@ from penstock.app.config import BrokerConfig
 from penstock.app.zookeeper_server import ZooKeeperServer, free_port
 from penstock.base.errors import DirectoryLockedError, PenstockError
 from penstock.base.files import SystemFiles
+from penstock.cli.children import serve_command
 from penstock.cli.cluster import open_cluster
 from penstock.cli.locks import writing
 
@@ -29,15 +30,6 @@ _LOOK_SECONDS = 1.0
 _COMPLAINT = "penstock: "
 _PORT_MAX = 65_535
 _BROKER_KEYS = {"id", "pid", "host", "port"}
-_CHILD = """
-import ctypes, signal, sys
-try:
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # Linux: however the parent ends, its children are told to stop
-except (AttributeError, OSError):
-    pass
-from penstock.cli.entry import main
-sys.exit(main())
-"""
 
 
 class LocalClusterError(PenstockError):
@@ -57,12 +49,9 @@ class _Child:
 
     def start(self, zookeeper: str, settings: Mapping[str, str]) -> None:
         given = {"broker.id": str(self.broker_id), "zookeeper.connect": zookeeper, **settings}
-        command = [sys.executable, "-c", _CHILD, "serve"]
-        command += ["--data", str(self.data), "--listen", f"{self.host}:{self.port}"]
-        command += [part for key, value in given.items() for part in ("--set", f"{key}={value}")]
         with self.output.open("a") as log:
             self.process = subprocess.Popen(
-                command,
+                serve_command(str(self.data), f"{self.host}:{self.port}", given),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

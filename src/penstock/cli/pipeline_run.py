@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from pyspark_penstock.pipelines.flows import FlowStatus
+    from pyspark_penstock.pipelines.storage import RunStatus
 
 OK, FAILED = 0, 1
 LINE_SECONDS = 5.0
@@ -98,20 +99,27 @@ def run_run(file: Path, master: str, *, is_noisy: bool, as_json: bool) -> int:
 def run_status(file: Path, output: Output) -> int:
     need_spark()
     from pyspark_penstock.pipelines.parse import read_file
-    from pyspark_penstock.pipelines.storage import read_status
+    from pyspark_penstock.pipelines.storage import holder_of, read_status
 
     spec = read_file(file)
     status = read_status(spec.storage)
     if status is None:
-        output.say(f"{spec.name} has not run yet")
+        holder = holder_of(spec.storage)
+        output.say(f"{spec.name} {'has not run yet' if holder is None else f'starts as process {holder}'}")
         return OK
-    state = f"runs as process {status.process_id}, {status.spark_ui}" if status.is_running else "does not run"
-    output.say(f"{spec.name} {state}; as of {time_text(status.updated_ms)}")
+    output.say(f"{spec.name} {_run_text(status)}; as of {time_text(status.updated_ms)}")
     output.table("", status.flows)
     for flow in status.flows:
         if flow.error:
             output.say(f"{flow.flow}: {flow.error}")
     return OK
+
+
+def _run_text(status: RunStatus) -> str:
+    if status.is_running:
+        return f"runs as process {status.process_id}, {status.spark_ui}"
+    now = "does not run" if status.next_process_id is None else f"starts as process {status.next_process_id}"
+    return f"{now}, and its last run (process {status.process_id}) was killed" if status.was_killed else now
 
 
 class StopSignals:

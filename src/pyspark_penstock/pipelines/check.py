@@ -32,7 +32,7 @@ def check(spark: SparkSession, spec: PipelineSpec) -> tuple[Views, list[Mistake]
         mistakes += (mistake for mistake in _topics(spec) if mistake not in mistakes)
         for sink in spec.sinks:
             if sink.view in views.frames:
-                mistakes += _sink(spark, sink, views.frames[sink.view])
+                mistakes += _sink(spark, spec, sink, views.frames[sink.view])
     return views, mistakes
 
 
@@ -95,7 +95,7 @@ class _Clusters:
             raise
 
 
-def _sink(spark: SparkSession, sink: Sink, frame: DataFrame) -> Iterator[Mistake]:
+def _sink(spark: SparkSession, spec: PipelineSpec, sink: Sink, frame: DataFrame) -> Iterator[Mistake]:
     from pyspark_penstock.sink_options import read_sink_options
 
     try:
@@ -110,6 +110,8 @@ def _sink(spark: SparkSession, sink: Sink, frame: DataFrame) -> Iterator[Mistake
             raise PenstockError(f"partition_by: there is no column {missing[0]} in {sink.view}")
         if sink.kind == "topic":
             read_sink_options(sink.options, made.schema)
+        if sink.kind == "parquet":
+            _check_table(spark, sink.target, f"{spec.checkpoints}/{sink.name}")
         _check_streaming(spark, made, sink.output_mode)
     except Exception as error:
         yield Mistake(place=f"sinks, {sink.name}", reason=sentence(error))
@@ -122,3 +124,26 @@ def _check_streaming(spark: SparkSession, frame: DataFrame, mode: str) -> None:
     output_mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode.capitalize())()
     checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
     checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), output_mode)
+
+
+def _check_table(spark: SparkSession, table: str, checkpoint: str) -> None:
+    """Spark leaves out, without a word, a batch whose number the table has already: so it knows those it wrote before a crash.
+    Where the checkpoints are gone and the table is not, numbers begin again, and new batches would be taken for old ones."""
+    written, begun = _last_batch(spark, f"{table}/_spark_metadata"), _last_batch(spark, f"{checkpoint}/offsets")
+    if written > begun:
+        raise PenstockError(
+            f"{table} holds the batches up to {written} of other checkpoints than {checkpoint}, and Spark would take new ones for "
+            "those and leave them out: bring the checkpoints back, remove the table, or write elsewhere"
+        )
+
+
+def _last_batch(spark: SparkSession, folder: str) -> int:
+    """Of one of Spark's logs, whose files are called for batches; -1 where it is not there or empty."""
+    jvm, context = spark._jvm, spark._jsc
+    assert jvm is not None, "a session of our own has a JVM"
+    path = jvm.org.apache.hadoop.fs.Path(folder)
+    files = path.getFileSystem(context.hadoopConfiguration())
+    if not files.exists(path):
+        return -1
+    numbers = (status.getPath().getName().removesuffix(".compact") for status in files.listStatus(path))
+    return max((int(number) for number in numbers if number.isdecimal()), default=-1)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 STARTING, RUNNING, RESTARTING, DONE, FAILED, STOPPED = "starting", "running", "restarting", "done", "failed", "stopped"
+OVER = frozenset({DONE, FAILED, STOPPED})
+KILLED = "killed"
+"""Never a flow's own word: its run ended without one."""
 BACKOFF_MS, BACKOFF_MS_MAX = 500, 30_000
 REPORTS_MS_MAX = 5_000
 
@@ -136,7 +139,7 @@ class Flow:
 
     @property
     def is_over(self) -> bool:
-        return self.state in (DONE, FAILED, STOPPED)
+        return self.state in OVER
 
     def status(self) -> FlowStatus:
         progress = self.progress

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import posixpath
 import re
 import traceback
 from collections.abc import Callable
@@ -157,21 +158,26 @@ def _check_names(spec: PipelineSpec, path: Path) -> None:
     if not spec.sinks:
         raise PipelineError(f"{path}: there are no sinks")
     views: set[str] = set()
+    lower: set[str] = set()
+    """SQL takes no notice of case: the second of two such views would take the place of the first."""
     made: list[Source | Transform] = [*spec.sources, *spec.transforms]
     for one in made:
         if not one.name.isidentifier():
             raise PipelineError(f"{path}: {one.name!r} is no name for a view in SQL: letters, digits and _")
-        if one.name in views:
+        if one.name.lower() in lower:
             raise PipelineError(f"{path}: two views are called {one.name}")
         unknown = [name for name in one.inputs if name not in views] if isinstance(one, Transform) else []
         if unknown:
             raise PipelineError(f"transforms, {one.name}: there is no view {unknown[0]} above it")
         views.add(one.name)
+        lower.add(one.name.lower())
         if isinstance(one, Source) and one.payload.format != "raw":
-            if one.name + BAD in views:
+            if (one.name + BAD).lower() in lower:
                 raise PipelineError(f"{path}: two views are called {one.name + BAD}: {one.name} brings one of its own")
             views.add(one.name + BAD)
+            lower.add((one.name + BAD).lower())
     flows: set[str] = set()
+    tables: dict[str, str] = {}
     for sink in spec.sinks:
         _check_name(sink.name, "a sink's name")
         if sink.name in flows:
@@ -179,6 +185,11 @@ def _check_names(spec: PipelineSpec, path: Path) -> None:
         if sink.view not in views:
             raise PipelineError(f"sinks, {sink.name}: there is no view {sink.view} (there are {', '.join(views)})")
         flows.add(sink.name)
+        table = posixpath.normpath(sink.target)
+        if sink.kind == "parquet" and tables.setdefault(table, sink.name) != sink.name:
+            raise PipelineError(
+                f"sinks, {sink.name}: {tables[table]} writes to {sink.target} too, and Spark takes one flow's batches for the other's"
+            )
 
 
 # ---- sources

@@ -15,16 +15,18 @@ import struct
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from penstock.base.errors import DirectoryLockedError
 from penstock.base.files import SystemFiles
-from pyspark_penstock.pipelines.flows import FlowStatus
+from pyspark_penstock.pipelines.flows import KILLED, OVER, FlowStatus
 from pyspark_penstock.pipelines.model import PipelineError
 
 LOCK, PROGRESS = "lock", "progress.json"
+UNKNOWN_PROCESS = 0
+"""What the system says of a holder on another machine, or in another container."""
 
 # The system's `struct flock`.
 _FLOCK = struct.Struct("qqihh" if sys.platform == "darwin" else "hhqqi4x")
@@ -38,14 +40,19 @@ _ASKED = {"type": fcntl.F_WRLCK, "whence": os.SEEK_SET, "start": 0, "length": 0,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """A run as it was when it last wrote; `is_running` is asked of the lock."""
+    """A run as it was when it last wrote. Whether it still runs is asked of the lock: a run that was killed could not say so."""
 
-    pipeline: str
     process_id: int
     spark_ui: str
     updated_ms: int
     is_running: bool
+    next_process_id: int | None
+    """Of a run that has begun and not written yet; what stands here then tells of the one before it."""
     flows: tuple[FlowStatus, ...]
+
+    @property
+    def was_killed(self) -> bool:
+        return any(flow.state == KILLED for flow in self.flows)
 
 
 @contextmanager
@@ -78,12 +85,32 @@ def write_progress(storage: Path, pipeline: str, spark_ui: str, updated_ms: int,
 
 
 def read_status(storage: Path) -> RunStatus | None:
-    """None where no run has been."""
+    """None where no run has written anything."""
+    before = holder_of(storage)
     known = _load(storage)
     if known is None:
         return None
-    flows = tuple(FlowStatus(**flow) for flow in known.pop("flows"))
-    return RunStatus(**known, is_running=_is_held(storage), flows=flows)
+    after = holder_of(storage)
+    holder = before if after is None else after  # a run may begin, or write its last and let go, between the two
+    try:
+        process_id = int(known["process_id"])
+        is_running = holder in (process_id, UNKNOWN_PROCESS)
+        flows = tuple(FlowStatus(**flow) for flow in known["flows"])
+        return RunStatus(
+            process_id=process_id,
+            spark_ui=known["spark_ui"],
+            updated_ms=known["updated_ms"],
+            is_running=is_running,
+            next_process_id=None if is_running else holder,
+            flows=flows if is_running else tuple(map(_ended, flows)),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise PipelineError(f"{storage / PROGRESS} is not what a run writes: {error!r}") from None
+
+
+def _ended(flow: FlowStatus) -> FlowStatus:
+    """Nobody is there any more who could say how it ended."""
+    return flow if flow.state in OVER else replace(flow, state=KILLED)
 
 
 def _load(storage: Path) -> dict[str, Any] | None:
@@ -93,13 +120,17 @@ def _load(storage: Path) -> dict[str, Any] | None:
         return None
     except ValueError as error:
         raise PipelineError(f"{storage / PROGRESS} is not what a run writes: {error}") from None
-    assert isinstance(found, dict)
+    if not isinstance(found, dict):
+        raise PipelineError(f"{storage / PROGRESS} is not what a run writes: {found!r}")
     return found
 
 
-def _is_held(storage: Path) -> bool:
-    """Asks the system about the lock and takes nothing: a run that starts at this moment is not in the way."""
+def holder_of(storage: Path) -> int | None:
+    """The process that holds the lock. Asks the system and takes nothing: a run that starts at this moment is not in the way."""
     asked = _FLOCK.pack(*(_ASKED[name] for name in _FLOCK_FIELDS))
-    with (storage / LOCK).open("rb") as file:
-        answer = fcntl.fcntl(file, fcntl.F_GETLK, asked)
-    return bool(_FLOCK.unpack(answer)[_FLOCK_FIELDS.index("type")] != fcntl.F_UNLCK)
+    try:
+        with (storage / LOCK).open("rb") as file:
+            answer = dict(zip(_FLOCK_FIELDS, _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_GETLK, asked)), strict=True))
+    except FileNotFoundError:
+        return None
+    return None if answer["type"] == fcntl.F_UNLCK else max(answer["process"], UNKNOWN_PROCESS)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import signal
 import struct
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 from tests.pipelines.topics import is_decided
-from tests.support.processes import wait_until
+from tests.support.processes import register, unregister, wait_until
 
-from penstock.cli.demo import DemoError, _Play
+from penstock.cli.demo import DemoError, _Broker, _Play
 from penstock.cli.demo_generator import (
     CLICKS,
     END,
@@ -121,3 +125,33 @@ def test_the_demo_takes_no_directory_of_others(tmp_path: Path, capsys: pytest.Ca
     assert main(["demo", "--data", str(tmp_path), "--picture", str(tmp_path / "p.png")]) == 1
     assert "is not an empty directory" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_broker_that_somebody_ended_is_missed(tmp_path: Path) -> None:
+    with _Broker(tmp_path) as broker:
+        broker.check()
+        os.kill(broker.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, broker.pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(DemoError, match="the broker has ended: "):
+            broker.check()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of their parent's end")
+def test_a_broker_ends_with_whoever_started_it_however_that_ended(tmp_path: Path) -> None:
+    script = f"""
+import sys
+from pathlib import Path
+from penstock.cli.demo import _Broker
+with _Broker(Path({str(tmp_path)!r})) as broker:
+    print(broker.pid, flush=True)
+    sys.stdin.read()
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        broker = int(parent.stdout.readline())
+        register(broker)
+        assert Path(f"/proc/{broker}/exe").exists()
+        parent.kill()
+        parent.wait()
+        wait_until(lambda: not Path(f"/proc/{broker}/exe").exists(), seconds=60, what="the broker has ended")
+        unregister(broker)
