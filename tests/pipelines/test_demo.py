@@ -103,7 +103,7 @@ def test_a_demo_that_is_kept_can_be_played_with_until_it_is_told_to_stop(
             played = subprocess.run(
                 [sys.executable, "-m", "penstock.cli", *command[1:]], capture_output=True, text=True, timeout=SECONDS, check=False
             )  # fmt: skip
-            assert (played.returncode, played.stderr) == (0, ""), command
+            assert played.returncode == 0, (command, played.stderr)
             assert played.stdout, command
         demo.send_signal(number)
         out, err = demo.communicate(timeout=SECONDS)
