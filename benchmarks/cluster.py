@@ -131,7 +131,7 @@ def leader_killed(cluster: ThreeBrokers) -> Found:
 
 
 def leader_stopped(cluster: ThreeBrokers) -> Found:
-    """The median of three: a client that asks for the new leader a moment too early waits for a second before it asks again."""
+    """The median of three: one in eight took a second longer than the others."""
     gaps = [_gap(cluster, f"stopped-{number}", LED_BY_ONE, lambda leader: leader.stop()) for number in range(3)]
     return {"stopped": statistics.median(gaps)}
 
