@@ -212,6 +212,8 @@ class Controller:
         image = await read_image(self._store)
         image.topic_configs = self._topic_configs
         cluster = self.cluster
+        before = {one: broker.epoch for one, broker in cluster.image.brokers.items()}
+        cluster.shutting_down &= {one for one, broker in image.brokers.items() if before.get(one) == broker.epoch}
         cluster.image = image
         self.is_active = True  # not before: what an image says that lacks something costs logs
         await self._give_first_states(list(cluster.image.topics))
