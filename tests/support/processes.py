@@ -108,10 +108,10 @@ class Child:
         self._signal_group(signal.SIGKILL)
         self._reap()
 
-    def stop(self, *, seconds: float = 60) -> int:
-        """SIGTERM, and SIGKILL if that is not enough in time; the exit code."""
+    def stop(self, number: signal.Signals = signal.SIGTERM, *, seconds: float = 60) -> int:
+        """A signal, and SIGKILL if that is not enough in time; the exit code."""
         if self.is_alive():
-            self._process.terminate()
+            self._process.send_signal(number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         self.kill9()

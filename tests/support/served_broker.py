@@ -61,16 +61,13 @@ class ServedBroker:
         self.bootstrap_servers = wait_until(ready, seconds=30, what="the broker is ready")
         return self
 
-    def stop(self) -> int:
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         assert self._child is not None
-        return self._child.stop()
+        return self._child.stop(number)
 
     def kill9(self) -> None:
         assert self._child is not None
         self._child.kill9()
-
-    def signal(self, number: signal.Signals) -> None:
-        os.kill(self.pid, number)
 
     def __enter__(self) -> Self:
         return self.start()
