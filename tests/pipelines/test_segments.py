@@ -109,7 +109,7 @@ def test_auto_reads_files_where_they_are_at_hand(
         ("another topic", "partition.metadata says AAAAAAAAAAAAAAAAAAAAAQ, where topic id .* is asked for"),
         ("no partition", "-0 is not there"),
         ("no segment", "offsets 0 to 99 of .*-0 were to be read, but .* is no longer in the log"),
-        ("cut off", "offsets 0 to 99 of .*-0 were to be read, but .* which now holds"),
+        ("cut off", r"offsets \d+ to 99 of .*-0 were to be read, but .* which now holds"),
     ],
 )
 def test_segments_says_path_and_reason_where_auto_goes_by_wire(
