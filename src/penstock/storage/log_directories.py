@@ -98,9 +98,9 @@ class LogDirectories:
         self.offline: dict[str, str] = {}
         """Directories that could not be opened or failed, and why."""
         self._to_forget: dict[TopicPartition, DirectoryState] = {}
+        """Deleted, and still named in that directory's checkpoints, until the job that `delete` gave has run."""
         self._renamed: dict[str, DirectoryState] = {}
         """Directories in which logs got other names since they were synced."""
-        """Deleted, and still named in that directory's checkpoints, until the job that `delete` gave has run."""
         self._openings: list[_Opening] = []
         self._left: dict[str, dict[TopicPartition, int]] = {}
         """Of each directory that was opened: segments left to recover by partition, -1 where it is loaded."""
