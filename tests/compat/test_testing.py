@@ -61,6 +61,14 @@ def test_the_fixture_is_found_by_pytest(penstock_broker: Broker) -> None:
     assert read(penstock_broker, 1) == ["a"]
 
 
+def test_where_no_broker_is_used_nothing_of_it_is_loaded() -> None:
+    program = "import sys, penstock.testing.pytest_plugin; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    modules = loaded.stdout.split()
+    assert "penstock.testing.pytest_plugin" in modules
+    assert not {"kio", "uvloop", "penstock.handlers", "penstock.testing.broker"} & set(modules)
+
+
 def test_settings_are_kafkas(tmp_path: Path) -> None:
     with Broker(tmp_path / "data", num_partitions=3, auto_create_topics_enable=True) as broker:
         write(broker, "a")
