@@ -28,7 +28,7 @@ from penstock.records.build import build_batch
 DOCS = Path(__file__).parent.parent / "docs"
 CODECS = ("none", "lz4", "zstd")
 SIZES = {1024: "1 KB", 100: "100 B"}
-ROUNDS = 4
+ROUNDS = 3
 
 
 class Bench:
