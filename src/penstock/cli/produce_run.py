@@ -173,7 +173,7 @@ def run(servers: str, topic: str, form: LineFormat, codec: str) -> int:
             raise InvalidRecordError(f"{error} ({writer.written} records before it were written)") from None
         except ClientError as error:
             raise ClientError(f"{error} ({writer.written} records had been written)") from None
-    print(f"{writer.written} records written to {topic}", file=sys.stderr)
+    print(f"{writer.written} record{'' if writer.written == 1 else 's'} written to {topic}", file=sys.stderr)
     return OK
 
 

@@ -16,11 +16,18 @@ from kio.schema.errors import ErrorCode
 from penstock.base.ids import TopicPartition
 from penstock.client.cluster import METADATA_HIGHEST, METADATA_KEY, METADATA_LOWEST, Cluster
 from penstock.client.coordinators import again
-from penstock.client.errors import AnswerError, UnknownTopicError
+from penstock.client.errors import AnswerError, UnfinishedError, UnknownTopicError, UnreachableError
 from penstock.client.messages import CallCodec, call_codec
 
 DEFAULT = -1
 """As many partitions or replicas as the broker is configured to make."""
+
+CHANGE_MS = 60_000
+"""How long a broker may take to make, grow or delete a topic: thousands of partitions take a while on a busy machine."""
+
+_CREATE_TOPICS, _DELETE_TOPICS, _CREATE_PARTITIONS = 19, 20, 37
+_DONE_ONCE = frozenset({_CREATE_TOPICS, _DELETE_TOPICS, _CREATE_PARTITIONS})
+"""What is done already cannot be done again: a second try is refused where the first was carried out."""
 
 
 class ResourceKind(IntEnum):
@@ -117,18 +124,18 @@ def create_topic(
             assignments=(),
             configs=tuple(topics.configs.make(name=key, value=value) for key, value in (configs or {}).items()),
         )
-        return codec.request.make(topics=(topic,), timeout=_timeout(cluster), validate_only=False)
+        return codec.request.make(topics=(topic,), timeout=timedelta(milliseconds=CHANGE_MS), validate_only=False)
 
-    _change(cluster, 19, "CreateTopics", 4, 7, make, lambda answer: answer.topics[0], name)
+    _change(cluster, _CREATE_TOPICS, "CreateTopics", 4, 7, make, lambda answer: answer.topics[0], name)
 
 
 def delete_topic(cluster: Cluster, name: str) -> None:
     def make(codec: CallCodec) -> Any:
         request = codec.request
         topic = request.topics.make(name=name, topic_id=None) if request.has("topics") else None
-        return request.make(topics=(topic,), topic_names=(name,), timeout=_timeout(cluster))
+        return request.make(topics=(topic,), topic_names=(name,), timeout=timedelta(milliseconds=CHANGE_MS))
 
-    _change(cluster, 20, "DeleteTopics", 1, 6, make, lambda answer: answer.responses[0], name)
+    _change(cluster, _DELETE_TOPICS, "DeleteTopics", 1, 6, make, lambda answer: answer.responses[0], name)
 
 
 def grow_topic(cluster: Cluster, name: str, partitions: int) -> None:
@@ -136,9 +143,9 @@ def grow_topic(cluster: Cluster, name: str, partitions: int) -> None:
 
     def make(codec: CallCodec) -> Any:
         topic = codec.request.topics.make(name=name, count=partitions, assignments=None)
-        return codec.request.make(topics=(topic,), timeout=_timeout(cluster), validate_only=False)
+        return codec.request.make(topics=(topic,), timeout=timedelta(milliseconds=CHANGE_MS), validate_only=False)
 
-    _change(cluster, 37, "CreatePartitions", 0, 3, make, lambda answer: answer.results[0], name)
+    _change(cluster, _CREATE_PARTITIONS, "CreatePartitions", 0, 3, make, lambda answer: answer.results[0], name)
 
 
 def describe_configs(cluster: Cluster, kind: ResourceKind, name: str) -> list[ConfigEntry]:
@@ -202,7 +209,9 @@ def elect_leaders(cluster: Cluster, kind: int, partitions: Iterable[TopicPartiti
             by_topic.setdefault(one.topic, []).append(one.partition)
         topics = tuple(shape.make(topic=topic, partitions=tuple(numbers)) for topic, numbers in by_topic.items())
         return codec.request.make(
-            election_type=kind, topic_partitions=None if named is None else topics, timeout=_timeout(cluster)
+            election_type=kind,
+            topic_partitions=None if named is None else topics,
+            timeout=timedelta(milliseconds=cluster.config.request_timeout_ms),
         )
 
     def result(answer: Any) -> Any:
@@ -226,10 +235,6 @@ def _broker(kind: ResourceKind, name: str) -> int | None:
 
 def _resource(kind: ResourceKind, name: str) -> str:
     return f"{kind.name.lower()} {name}" if name else f"all {kind.name.lower()}s"
-
-
-def _timeout(cluster: Cluster) -> timedelta:
-    return timedelta(milliseconds=cluster.config.request_timeout_ms)
 
 
 def _ask(
@@ -264,23 +269,36 @@ def _change(
     broker: int | None = None,
 ) -> None:
     """One request to the controller, or to this broker; again while there is none or it moves."""
+    is_done_once = key in _DONE_ONCE
+    doubt = ""
 
     def ask() -> None:
+        nonlocal doubt
         found = cluster.metadata(())
         node = found.controller if broker is None or broker not in found.brokers else broker
         with cluster.connection(node if node in found.brokers else next(iter(found.brokers))) as connection:
             version = connection.version(key, api, lowest, highest)
-            answer = connection.call(key, version, make(call_codec(key, version)))
-        _check(result(answer), what)
+            request = make(call_codec(key, version))
+            try:
+                answer = connection.call(key, version, request, wait_ms=CHANGE_MS if is_done_once else 0)
+            except UnreachableError as error:
+                doubt = f"an earlier try may have done it, its answer got lost: {error}" if is_done_once else ""
+                raise
+        checked = result(answer)
+        if is_done_once and checked.error_code == ErrorCode.request_timed_out:
+            raise UnfinishedError(f"{what}: the broker has not finished it in time; it may yet")
+        _check(checked, what, doubt)
 
     again(cluster, ask)
 
 
-def _check(result: Any, what: str) -> None:
+def _check(result: Any, what: str, doubt: str = "") -> None:
     if result.error_code == 0:
         return
-    detail = getattr(result, "error_message", None) or ""
-    if result.error_code == ErrorCode.unknown_topic_or_partition:
+    said = getattr(result, "error_message", None)
+    is_unknown = result.error_code == ErrorCode.unknown_topic_or_partition
+    detail = "; ".join(filter(None, (said or ("there is no such topic" if is_unknown else ""), doubt)))
+    if is_unknown:
         # The controller knows every topic: asking it again would not help.
-        raise UnknownTopicError(f"{what}: {detail or 'there is no such topic'}")
+        raise UnknownTopicError(f"{what}: {detail}")
     raise AnswerError(what, result.error_code, detail=detail)

@@ -97,8 +97,9 @@ class Connection:
     def receive(self, *, wait_ms: int = 0) -> Answer:
         """The oldest answer that is outstanding. wait_ms is what the broker was allowed to wait before answering."""
         correlation_id, has_tags = self._sent.popleft()
+        timeout_ms = self._config.request_timeout_ms + wait_ms
         try:
-            self._socket.settimeout((self._config.request_timeout_ms + wait_ms) / 1000)
+            self._socket.settimeout(timeout_ms / 1000)
             (size,) = INT32.unpack(self._read(4))
             if not 4 <= size <= FRAME_BYTES_MAX:
                 self.close()
@@ -108,7 +109,7 @@ class Connection:
                 )
             frame = self._read(size)
         except OSError as error:
-            raise self._broken(error) from error
+            raise self._broken(error, timeout_ms) from error
         (answered,) = INT32.unpack_from(frame)
         if answered != correlation_id:
             self.close()
@@ -169,10 +170,10 @@ class Connection:
             at += count
         return buffer
 
-    def _broken(self, error: OSError) -> UnreachableError:
+    def _broken(self, error: OSError, timeout_ms: int = 0) -> UnreachableError:
         self.close()
-        if isinstance(error, TimeoutError):
-            return UnreachableError(f"broker {self.address} gave no answer in {self._config.request_timeout_ms} ms")
+        if isinstance(error, TimeoutError) and timeout_ms:
+            return UnreachableError(f"broker {self.address} gave no answer in {timeout_ms} ms")
         return UnreachableError(f"the connection to broker {self.address} broke: {_reason(error)}")
 
 

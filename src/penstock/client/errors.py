@@ -27,6 +27,10 @@ class UnknownTopicError(ClientError):
     """A topic or a partition that the cluster does not have, or does not show us."""
 
 
+class UnfinishedError(ClientError):
+    """A change that a broker has begun, and may yet finish. Asking again could be refused for that."""
+
+
 class AnswerError(ClientError):
     """A broker answered with an error code."""
 

@@ -82,6 +82,7 @@ def kept_of(files: ForgetfulFiles, path: str) -> list[bytes]:
 
 
 @example(32871442, False)  # a whole snapshot of another log stands in this one, between two segments
+@example(542181, False)  # the checkpoint of log starts names another's offsets, and a tail is torn
 @given(st.integers(0, 2**32), st.booleans())
 def test_a_second_repair_finds_nothing_more_to_mend(seed: int, force: bool) -> None:
     contents = dict(good_files())

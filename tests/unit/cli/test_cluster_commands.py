@@ -86,7 +86,8 @@ def test_what_is_produced_is_consumed(run: Run) -> None:
     code, _, said = run("produce", "way", "-k", ":", "-H", "from=here", stdin="a:1\nb:2\r\nc:with:colon\n")
     assert (code, said) == (0, "3 records written to way\n")
     line = {"key": {"base64": "/w=="}, "value": {"x": 1}, "headers": {"h": "v"}, "partition": 1, "timestamp": 5}
-    assert run("produce", "way", "--json", "--codec", "zstd", stdin=json.dumps(line) + "\n")[0] == 0
+    code, _, said = run("produce", "way", "--json", "--codec", "zstd", stdin=json.dumps(line) + "\n")
+    assert (code, said) == (0, "1 record written to way\n")
     found = objects(run("consume", "way", "--json")[1])
     by_value = {one["value"]: one for one in found}
     assert by_value.keys() == {"1", "2", "with:colon", '{"x": 1}'}

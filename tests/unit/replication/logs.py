@@ -28,7 +28,8 @@ class Replica:
         files = ForgetfulFiles()
         files.make_directory("/data")
         self.clock = ManualClock()
-        config = log_config({name.replace("_", "."): value for name, value in configs.items()}, {})
+        given = {"segment_index_bytes": "65536", **configs}  # the disk in memory holds all of it
+        config = log_config({name.replace("_", "."): value for name, value in given.items()}, {})
         self.directories = LogDirectories(["/data"], cast(Any, files), self.clock, config_for=lambda _key: config)
         self.directories.open()
         log = self.directories.create(KEY, config, TOPIC_ID)

@@ -22,9 +22,10 @@ from penstock.base.clock import ManualClock
 from penstock.base.errors import UnsupportedForMessageFormatError
 from penstock.base.files import File
 from penstock.records.batch import read_header
-from penstock.storage import checkpoints
+from penstock.storage import checkpoints, names
 from penstock.storage.inspect.mend import Mender
 from penstock.storage.inspect.problems import Cure, Problem
+from penstock.storage.inspect.reopen import reopen
 from penstock.storage.log_directories import LogDirectories
 
 
@@ -168,6 +169,30 @@ def break_the_middle(plain: Path) -> tuple[Path, int]:
     position = read_header(log.read_bytes()).size_bytes
     flip(log, position + 65)
     return log, position
+
+
+@pytest.mark.parametrize("log_start", [PLAIN_RECORDS, 1_000_000])
+def test_whatever_a_checkpoint_says_of_a_logs_start_its_segments_stay(
+    plain: Path, directory: Path, log_start: int
+) -> None:
+    before = log_bytes(plain)
+    checkpoints.write_offsets(FILES, str(directory / names.LOG_STARTS), {PLAIN: log_start})
+    with logs_of(plain)[-1].open("ab") as file:
+        file.write(bytes(100))
+    left, _ = mend(directory)
+    assert (left, log_bytes(plain)) == ([], before)
+    assert mend(directory) == ([], [])
+
+
+def test_a_log_without_segments_begins_where_its_checkpoint_says(plain: Path, directory: Path) -> None:
+    for path in plain.iterdir():
+        if path.name != names.PARTITION_METADATA:
+            path.unlink()
+    for name in (names.LOG_STARTS, names.RECOVERY_POINTS):
+        checkpoints.write_offsets(FILES, str(directory / name), {PLAIN: 700})
+    report = reopen(FILES, ManualClock(NOW_MS), partition_place(plain), str(directory))
+    assert report.end_offset == 700
+    assert checkpoints.read_offsets(FILES, str(directory / names.LOG_STARTS))[PLAIN] == 700
 
 
 def test_without_force_a_bad_batch_is_told_and_no_log_is_touched(plain: Path, directory: Path) -> None:

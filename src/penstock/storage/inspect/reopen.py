@@ -65,7 +65,8 @@ def reopen(
 ) -> LoadReport:
     """Recovers from `recovery_point` on (default: the checkpoint's) and closes cleanly.
 
-    Gaps between segments are left alone: whether the topic is compacted is not known here.
+    Gaps between segments are left alone: whether the topic is compacted is not known here. So are segments below the log's
+    start: a broker deletes them, and a checkpoint that lies costs nothing here.
     """
     partition = place.partition
     if partition is None:
@@ -78,7 +79,7 @@ def reopen(
         log_config(),
         clean=False,
         recovery_point=known.recovery_points.get(partition, 0) if recovery_point is None else recovery_point,
-        log_start_offset=known.log_starts.get(partition, 0),
+        log_start_offset=_first_offset(files, place.path, known.log_starts.get(partition, 0)),
         high_watermark=known.high_watermarks.get(partition, 0),
     )
     health = DirectoryHealth(home or place.parent)
@@ -88,6 +89,13 @@ def reopen(
         if home is not None:
             _bring_in_step(files, home, partition, log.end_offset, log.high_watermark)
     return report
+
+
+def _first_offset(files: Files, directory: str, log_start_offset: int) -> int:
+    """Where the segments begin; only a log without any begins where its checkpoint says."""
+    found = filter(None, map(names.parse_segment_file, files.list(directory)))
+    is_segment = {(names.LOG, ""), (names.LOG, names.SWAP)}  # the latter is made one when the log is opened
+    return min((base for base, *kind in found if tuple(kind) in is_segment), default=log_start_offset)
 
 
 def _bring_in_step(files: Files, home: str, partition: TopicPartition, end_offset: int, high_watermark: int) -> None:
