@@ -47,6 +47,11 @@ def is_anybody_left(folder: Path) -> bool:
     return any(f"TMPDIR={folder}/tmp".encode() in environment.split(b"\0") for environment in all_of("environ"))
 
 
+def wait_for_nobody(folder: Path) -> None:
+    """Java ends when its parent has, and the workers when Java has: each a little later."""
+    wait_until(lambda: not is_anybody_left(folder), seconds=SECONDS, what="everybody the demo started has ended")
+
+
 def all_of(kind: str) -> list[bytes]:
     found = []
     for path in Path("/proc").glob(f"[0-9]*/{kind}"):
@@ -74,7 +79,7 @@ def test_the_demo_proves_itself_and_leaves_nothing(tmp_path: Path) -> None:
     assert "the same as the pipeline wrote" in out
     assert (tmp_path / "p.png").stat().st_size > 1000
     assert [path for path in (tmp_path / "tmp").iterdir() if path.name.startswith("penstock-demo")] == []
-    assert not is_anybody_left(tmp_path)
+    wait_for_nobody(tmp_path)
 
 
 def test_a_demo_that_is_interrupted_clears_up(tmp_path: Path) -> None:
@@ -87,7 +92,7 @@ def test_a_demo_that_is_interrupted_clears_up(tmp_path: Path) -> None:
     assert demo.returncode == 1
     assert err == "penstock: interrupted\n"
     assert [path for path in (tmp_path / "tmp").iterdir() if path.name.startswith("penstock-demo")] == []
-    assert not is_anybody_left(tmp_path)
+    wait_for_nobody(tmp_path)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -110,7 +115,7 @@ def test_a_demo_that_is_kept_can_be_played_with_until_it_is_told_to_stop(
     assert (demo.returncode, err) == (0, "")
     assert out.startswith("the files are in ")
     assert Path(out.removeprefix("the files are in ").strip(), "log", "orders-0").is_dir()
-    assert not is_anybody_left(tmp_path)
+    wait_for_nobody(tmp_path)
 
 
 def test_a_demo_that_is_killed_takes_its_broker_and_spark_with_it(tmp_path: Path) -> None:
@@ -118,4 +123,4 @@ def test_a_demo_that_is_killed_takes_its_broker_and_spark_with_it(tmp_path: Path
         read_until(demo, "3. ")
         demo.kill()
         demo.wait()
-        wait_until(lambda: not is_anybody_left(tmp_path), seconds=SECONDS, what="everybody it started has ended")
+        wait_for_nobody(tmp_path)
