@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ from penstock.base.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+JAVA_ENDS_SECONDS = 30
 SETTINGS: Mapping[str, str] = {
     # 200 by default, which ruins small stateful streams.
     "spark.sql.shuffle.partitions": "4",
@@ -61,6 +63,23 @@ def make_session(
         builder = builder.config(key, value)
     with _output_to(jvm_output):
         return builder.getOrCreate()
+
+
+def end_session(session: SparkSession) -> None:
+    """Stops it and its JVM, which would else end a little later than this process: nobody is left when a command returns."""
+    from pyspark import SparkContext
+
+    session.stop()
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    java = None if gateway is None else gateway.__dict__.get("proc")
+    if gateway is None or java is None:
+        return  # somebody else's JVM, as spark-submit's
+    gateway.shutdown()
+    java.stdin.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        java.wait(JAVA_ENDS_SECONDS)
+    java.kill()
+    java.wait()
 
 
 def _find_java() -> None:
