@@ -97,13 +97,26 @@ def _interpreter() -> str:
 
     The whole environment is linked, not the program alone: by its path Python finds the environment's packages.
     """
-    if not any(character.isspace() for character in sys.executable):
+    if not _has_space(sys.executable):
         return sys.executable
-    folder = tempfile.mkdtemp(prefix="penstock-python-")
+    places = [
+        place
+        for place in (tempfile.gettempdir(), "/tmp", "/var/tmp")
+        if not _has_space(place) and os.access(place, os.W_OK)
+    ]
+    if not places:
+        raise ConfigError(
+            f"Spark finds no Python in a path with a space ({sys.executable}): set TMPDIR to a path without one"
+        )
+    folder = tempfile.mkdtemp(prefix="penstock-python-", dir=places[0])
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     link = Path(folder, "environment")
     link.symlink_to(sys.prefix, target_is_directory=True)
     return str(link / Path(sys.executable).relative_to(sys.prefix))
+
+
+def _has_space(path: str) -> bool:
+    return any(character.isspace() for character in path)
 
 
 @contextlib.contextmanager
