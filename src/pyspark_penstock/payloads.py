@@ -187,11 +187,19 @@ def decode_column(codec: _Codec, values: pa.Array, kind: pa.DataType) -> pa.Arra
         except undecodable as error:
             if isinstance(error, NoSchemaError):
                 without_schema[value[: PREFIX.size]] = error
-            row, reason = None, f"{error}" if isinstance(error, ValueError | PenstockError) else f"{type(error).__name__}: {error}"  # fmt: skip
+            row, reason = None, _reason(error)
         found.append(row)
         reasons.append(reason)
     parsed = _fitted(found, reasons, kind.field("parsed").type)
     return pa.StructArray.from_arrays([parsed, pa.array(reasons, pa.string())], fields=list(kind))
+
+
+def _reason(error: Exception) -> str:
+    """A sentence. What the libraries say where a value ends too soon may be nothing at all."""
+    if isinstance(error, ValueError | PenstockError):
+        return str(error)
+    said = f"{type(error).__name__}: {error}".removesuffix(": ")
+    return f"the value is not as its schema says ({said})"
 
 
 def _fitted(found: list[dict[str, Any] | None], reasons: list[str | None], kind: pa.DataType) -> pa.Array:

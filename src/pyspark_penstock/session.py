@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ from penstock.base.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+JAVA_ENDS_SECONDS = 30
 SETTINGS: Mapping[str, str] = {
     # 200 by default, which ruins small stateful streams.
     "spark.sql.shuffle.partitions": "4",
@@ -63,6 +65,23 @@ def make_session(
         return builder.getOrCreate()
 
 
+def end_session(session: SparkSession) -> None:
+    """Stops it and its JVM, which would else end a little later than this process: nobody is left when a command returns."""
+    from pyspark import SparkContext
+
+    session.stop()
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    java = None if gateway is None else gateway.__dict__.get("proc")
+    if gateway is None or java is None:
+        return  # somebody else's JVM, as spark-submit's
+    gateway.shutdown()
+    java.stdin.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        java.wait(JAVA_ENDS_SECONDS)
+    java.kill()
+    java.wait()
+
+
 def _find_java() -> None:
     """JAVA_HOME and the PATH are Spark's own to look at; else there may be a runtime in this environment."""
     if os.environ.get("JAVA_HOME") or shutil.which("java"):
@@ -78,13 +97,26 @@ def _interpreter() -> str:
 
     The whole environment is linked, not the program alone: by its path Python finds the environment's packages.
     """
-    if not any(character.isspace() for character in sys.executable):
+    if not _has_space(sys.executable):
         return sys.executable
-    folder = tempfile.mkdtemp(prefix="penstock-python-")
+    places = [
+        place
+        for place in (tempfile.gettempdir(), "/tmp", "/var/tmp")
+        if not _has_space(place) and os.access(place, os.W_OK)
+    ]
+    if not places:
+        raise ConfigError(
+            f"Spark finds no Python in a path with a space ({sys.executable}): set TMPDIR to a path without one"
+        )
+    folder = tempfile.mkdtemp(prefix="penstock-python-", dir=places[0])
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     link = Path(folder, "environment")
     link.symlink_to(sys.prefix, target_is_directory=True)
     return str(link / Path(sys.executable).relative_to(sys.prefix))
+
+
+def _has_space(path: str) -> bool:
+    return any(character.isspace() for character in path)
 
 
 @contextlib.contextmanager

@@ -23,6 +23,8 @@ from pyspark_penstock.pipelines.flows import DONE, FAILED, FlowStatus
 from pyspark_penstock.pipelines.parse import read_content
 from pyspark_penstock.pipelines.run import Run
 from pyspark_penstock.pipelines.storage import read_status
+from tests.pipelines import test_payloads as payloads
+from tests.pipelines.schema_server import SchemaServer, prefixed
 from tests.pipelines.topics import committed, load, new_topic, send
 from tests.support.processes import wait_until
 
@@ -187,6 +189,69 @@ def test_an_expectation_that_fails_ends_its_flow_with_its_name(
     status = run(spark, content, tmp_path)["s"]
     assert (status.state, status.restarts) == (FAILED, 0)
     assert status.error == "a row of orders does not meet positive: amount > 0"
+
+
+def test_avro_and_protobuf_plain_or_by_registry_go_through_with_their_bad_records_aside(
+    spark: SparkSession, penstock_server: str, tmp_path: Path
+) -> None:
+    by_url, by_directory, plain, out, bad = (new_topic(penstock_server) for _ in range(5))
+    (tmp_path / "order.avsc").write_text(json.dumps(payloads.SECOND))
+    (tmp_path / "schemas").mkdir()
+    (tmp_path / "schemas" / "3.desc").write_bytes(payloads.proto_files().SerializeToString())
+    first, second = (payloads.avro(schema, {"id": 1, "country": "se"}) for schema in (payloads.FIRST, payloads.SECOND))
+    order_2, order_3 = (payloads.order(id=number, note="pt") for number in (2, 3))
+    send(penstock_server, by_url, [prefixed(7, first), b"junk", prefixed(8, first), prefixed(8, second)])
+    send(
+        penstock_server,
+        by_directory,
+        [prefixed(3, b"\0" + order_2), prefixed(3, b"\2\2"), prefixed(3, b"\0" + order_3)],
+    )
+    send(penstock_server, plain, [second, second[:1]])
+    topics = {"by_url": by_url, "by_directory": by_directory, "plain": plain}
+    aside: dict[str, dict[str, str]] = {
+        "by_url": {"topic": bad},
+        "by_directory": {"topic": bad},
+        "plain": {"parquet": "bad"},
+    }
+    with SchemaServer() as registry:
+        registry.add(f"{by_url}-value", 7, json.dumps(payloads.FIRST))
+        registry.add(f"{by_url}-value", 9, json.dumps(payloads.SECOND))
+        payload: dict[str, dict[str, str]] = {
+            "by_url": {"payload": "avro", "registry": registry.url},
+            "by_directory": {"payload": "protobuf", "registry": "schemas", "message": "shop.Order"},
+            "plain": {"payload": "avro", "schema": "order.avsc"},
+        }
+        one = "SELECT id, {} AS country, _topic AS topic, _offset AS at FROM {}"
+        selected = (one.format("note" if name == "by_directory" else "country", name) for name in topics)
+        content = {
+            "name": "p",
+            "servers": penstock_server,
+            "sources": {
+                name: {"topic": topic, "dead_letters": aside[name], **payload[name]} for name, topic in topics.items()
+            },
+            "transforms": {
+                "good": {"sql": "SELECT to_json(struct(*)) AS value FROM (" + " UNION ALL ".join(selected) + ")"}
+            },
+            "sinks": {"good": {"from": "good", "topic": out}},
+        }
+        found = run(spark, content, tmp_path)
+    assert {status.state for status in found.values()} == {DONE}, found
+    good = [json.loads(row.value or b"") for row in committed(penstock_server, out)]
+    assert sorted((row["topic"], row["at"], row["id"], row["country"]) for row in good) == sorted(
+        [(by_url, 0, 1, "se"), (by_directory, 0, 2, "pt"), (by_directory, 2, 3, "pt"), (plain, 0, 1, "se")]
+    )
+    letters = [(dict(row.headers), row.value) for row in committed(penstock_server, bad)]
+    assert sorted((h["penstock.topic"], h["penstock.offset"], value) for h, value in letters) == sorted(
+        [
+            (by_url.encode(), b"1", b"junk"),
+            (by_url.encode(), b"2", prefixed(8, first)),
+            (by_url.encode(), b"3", prefixed(8, second)),
+            (by_directory.encode(), b"1", prefixed(3, b"\2\2")),
+        ]
+    )
+    assert all(headers["penstock.reason"] for headers, _ in letters)
+    (row,) = spark.read.parquet(str(tmp_path / "bad")).collect()
+    assert (row["topic"], row["offset"], bytes(row["value"])) == (plain, 1, second[:1])
 
 
 def source_processes() -> list[int]:

@@ -18,7 +18,7 @@ from pyspark_penstock.pipelines.frames import Mistake
 from pyspark_penstock.pipelines.model import PipelineError, PipelineSpec
 from pyspark_penstock.pipelines.sentences import sentence, without_walls
 from pyspark_penstock.pipelines.storage import holding, write_progress
-from pyspark_penstock.session import make_session
+from pyspark_penstock.session import end_session, make_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +54,7 @@ def session_for(spec: PipelineSpec, master: str, *, output: Path | None) -> Iter
             yield session
     finally:
         close_clusters()
-        session.stop()
+        end_session(session)
 
 
 class Run:
