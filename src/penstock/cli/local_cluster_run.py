@@ -297,7 +297,7 @@ def _is_alive(broker: Mapping[str, Any]) -> bool:
 
 def _answers(host: str, port: int) -> bool:
     try:
-        with socket.create_connection((host, port), timeout=2):
+        with socket.create_connection((host.strip("[]"), port), timeout=2):  # brackets of an IPv6 address
             return True
     except OSError:
         return False

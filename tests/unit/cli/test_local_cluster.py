@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,15 @@ def test_what_is_not_there_is_said(tmp_path: Path, capsys: pytest.CaptureFixture
         f"broker 1 at 127.0.0.1:1 (process {2**22}): not there",
         "ZooKeeper at 127.0.0.1:1: not there",
     ]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "192.0.2.1"])
+def test_a_zookeeper_that_cannot_listen_says_so(host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"{host}:{taken.getsockname()[1]}"
+        assert main(["zookeeper", "--data", str(tmp_path / "data"), "--listen", listen]) == 1
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert sentence.startswith(f"penstock: --listen {listen} cannot be listened on: ")
 
 
 @pytest.mark.parametrize(
