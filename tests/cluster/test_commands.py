@@ -40,6 +40,11 @@ class Up:
         self.bootstrap = line.split()[1]
         return self
 
+    def read_until(self, wanted: str) -> None:
+        """Reads what the command says up to this line."""
+        assert self.process.stdout is not None
+        assert any(line.strip() == wanted for line in self.process.stdout)
+
     def end(self, signal_number: int = signal.SIGTERM) -> int:
         self.process.send_signal(signal_number)
         code = self.process.wait(WAIT_SECONDS)
@@ -122,6 +127,7 @@ def test_a_dead_broker_is_seen_and_ctrl_c_ends_the_rest(up: Up, capsys: pytest.C
     os.kill(before["brokers"][0]["pid"], signal.SIGKILL)
     wait_until(lambda: alive(status(up, capsys)) == [2, 3], seconds=WAIT_SECONDS, what="broker 1 is not alive")
     wait_until(lambda: status(up, capsys)["controller"] in (2, 3), seconds=WAIT_SECONDS, what="another controller")
+    up.read_until("broker 1 ended")
     assert up.end() == 0
     for broker in before["brokers"]:
         with pytest.raises(ProcessLookupError):
@@ -129,6 +135,28 @@ def test_a_dead_broker_is_seen_and_ctrl_c_ends_the_rest(up: Up, capsys: pytest.C
     found = status(up, capsys)
     assert alive(found) == []
     assert found["controller"] == -1
+
+
+def test_a_broker_that_somebody_starts_again_by_hand_is_seen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    up = Up(tmp_path / "cluster").wait()
+    before = status(up, capsys)
+    broker = before["brokers"][2]
+    os.kill(broker["pid"], signal.SIGKILL)
+    wait_until(lambda: alive(status(up, capsys)) == [1, 2], seconds=WAIT_SECONDS, what="broker 3 is not alive")
+    up.read_until("broker 3 ended")
+    for port in (broker["port"], free_port()):
+        at = f"127.0.0.1:{port}"
+        command = [*PENSTOCK, "serve", "--data", str(up.data / "broker-3"), "--listen", at, "--set", "broker.id=3"]
+        with Child([*command, "--set", f"zookeeper.connect={before['zookeeper']}"], output=tmp_path / "said") as child:
+            wait_until(lambda: alive(status(up, capsys)) == [1, 2, 3], seconds=WAIT_SECONDS, what="broker 3 is back")
+            found = status(up, capsys)["brokers"][2]
+            assert (found["pid"], f"{found['host']}:{found['port']}") == (child.pid, at)
+            up.read_until("broker 3 is back")
+            assert child.stop() == 0
+            up.read_until("broker 3 ended")
+    assert up.end() == 0
 
 
 def test_whoever_kills_the_command_leaves_nothing_running(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,10 +178,12 @@ def test_whoever_kills_the_command_leaves_nothing_running(tmp_path: Path, capsys
     assert second.end() == 0
 
 
-@pytest.mark.parametrize("moment", ["zookeeper/zoo.cfg", "broker-3.log"])
+@pytest.mark.parametrize("moment", ["zookeeper/zoo.cfg", "broker-2.log"])
 def test_ctrl_c_while_it_starts_ends_all_that_was_started(
     tmp_path: Path, moment: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "cluster").mkdir()
+    os.mkfifo(tmp_path / "cluster" / "broker-3.log")  # nobody reads it: it does not come up before the signal
     up = Up(tmp_path / "cluster")
     wait_until((up.data / moment).exists, seconds=WAIT_SECONDS, what=f"{moment} is there")
     assert main(["cluster", "up", "--data", str(up.data), "--listen", "127.0.0.1:0"]) == 1

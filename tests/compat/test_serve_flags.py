@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -142,6 +143,18 @@ def test_a_signal_during_the_recovery_ends_it_cleanly_afterwards(tmp_path: Path)
         assert "ready" not in broker.said
         assert "Traceback" not in broker.said
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_signal_ends_a_start_that_waits_for_zookeeper(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        host, port = silent.getsockname()
+        settings = ["--set", f"zookeeper.connect={host}:{port}", "--set", "zookeeper.connection.timeout.ms=3600000"]
+        command = [*SERVE, "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", *settings]
+        with Child(command, output=tmp_path / "said") as broker:
+            asked, _ = silent.accept()  # and nothing is answered
+            with asked:
+                assert broker.stop() == 0
 
 
 @pytest.mark.parametrize("work", ["open", "close"])

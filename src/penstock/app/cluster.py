@@ -133,7 +133,11 @@ class ClusterParts:
     async def open(self) -> None:
         """The session with the store, and every configuration: logs are loaded with theirs."""
         self.store.start()
-        await asyncio.to_thread(self._zookeeper.connect, self._config["zookeeper.connection.timeout.ms"])
+        try:
+            await asyncio.to_thread(self._zookeeper.connect, self._config["zookeeper.connection.timeout.ms"])
+        except asyncio.CancelledError:
+            self._zookeeper.give_up()
+            raise
         self._is_open = True
         await self._patiently(self._registration.make_permanent_nodes)
         await self._patiently(self._configs.load)

@@ -25,11 +25,15 @@ def _nullable(key: ConfigKey[Any]) -> ConfigKey[Any]:
 
 
 _SERVER = r"\s*(\[[0-9a-fA-F:.]+\]|[^\s,/:\[\]]+)(:\d{1,5})?\s*"
+_PORT = re.compile(r":(\d+)\s*(?:,|$)")
 _ENSEMBLE = re.compile(rf"({_SERVER}(,{_SERVER})*(/(?!\.\.?(/|$))[^/]+)*/?)?")
 
 
 def _check_ensemble(value: str) -> str | None:
-    return None if _ENSEMBLE.fullmatch(value) else "must be host:port,host:port,... and perhaps a path behind the last"
+    ports = _PORT.findall(value.partition("/")[0])
+    if _ENSEMBLE.fullmatch(value) and all(0 < int(port) <= 65_535 for port in ports):
+        return None
+    return "must be host:port,host:port,... and perhaps a path behind the last"
 
 
 OWN_KEYS: Mapping[str, ConfigKey[Any]] = table(

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
 from penstock.cli.cluster import open_cluster
 from penstock.cli.output import Output
+from penstock.cli.positions import find_places
 from penstock.client import admin
-from penstock.client.cluster import Cluster
 
 OK, FAILED = 0, 1
 
@@ -28,7 +27,7 @@ class ElectedRow:
 def run_elect(servers: str, kind: int, topics: Sequence[str], output: Output) -> int:
     """`kind` is Kafka's number of it."""
     with open_cluster(servers) as cluster:
-        wanted = [partition for text in topics for partition in _partitions(cluster, text)] if topics else None
+        wanted = find_places(cluster, topics) if topics else None
         found = admin.elect_leaders(cluster, kind, wanted)
         described = admin.describe_topics(cluster, sorted({one.partition.topic for one in found})) if found else []
     leaders = {
@@ -49,13 +48,3 @@ def run_elect(servers: str, kind: int, topics: Sequence[str], output: Output) ->
     if not rows:
         output.say("no partition needed another leader")
     return FAILED if any(row.error for row in rows) else OK
-
-
-def _partitions(cluster: Cluster, text: str) -> list[TopicPartition]:
-    topic, separator, number = text.partition(":")
-    if separator:
-        if not number.isdigit():
-            raise PenstockError(f"--topic {text!r}: write TOPIC or TOPIC:PARTITION")
-        return [TopicPartition(topic, int(number))]
-    (described,) = admin.describe_topics(cluster, [topic])
-    return [TopicPartition(topic, one.partition) for one in described.partitions]

@@ -7,13 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import typer
-
-from penstock.base.ids import TopicPartition
 from penstock.cli.cluster import open_cluster
 from penstock.cli.escapes import printable
 from penstock.cli.output import Output
-from penstock.cli.positions import resolve
+from penstock.cli.positions import find_places, resolve
 from penstock.client import groups
 from penstock.client.cluster import Cluster
 from penstock.client.errors import ClientError
@@ -115,7 +112,7 @@ def run_reset(servers: str, group_id: str, to: str, topics: Sequence[str], outpu
         if described.members:
             raise ClientError(f"group {group_id} has {len(described.members)} members; stop them first")
         before = groups.committed_offsets(cluster, group_id)
-        places = _places(cluster, topics) if topics else sorted(before)
+        places = find_places(cluster, topics) if topics else sorted(before)
         if not places:
             raise ClientError(f"group {group_id} has committed nothing; name its topics with --topic")
         after = resolve(cluster, places, to, "--to")
@@ -131,20 +128,6 @@ def run_reset(servers: str, group_id: str, to: str, topics: Sequence[str], outpu
         ],
     )
     return OK
-
-
-def _places(cluster: Cluster, texts: Sequence[str]) -> list[TopicPartition]:
-    found: list[TopicPartition] = []
-    for text in texts:
-        name, colon, number = text.rpartition(":")
-        if colon and not number.isdecimal():
-            raise typer.BadParameter(f"--topic {text!r}: write TOPIC or TOPIC:PARTITION")
-        topic = name if colon else text
-        partitions = cluster.topics((topic,))[topic].partitions
-        if colon and int(number) not in partitions:
-            raise ClientError(f"topic {topic} has no partition {number}")
-        found += [TopicPartition(topic, one) for one in ([int(number)] if colon else partitions)]
-    return found
 
 
 def run_delete(servers: str, group_ids: Sequence[str]) -> int:

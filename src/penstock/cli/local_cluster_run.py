@@ -20,7 +20,8 @@ from penstock.base.errors import DirectoryLockedError, PenstockError
 from penstock.base.files import SystemFiles
 from penstock.cli.children import serve_command
 from penstock.cli.cluster import open_cluster
-from penstock.cli.locks import writing
+from penstock.cli.locks import holder, writing
+from penstock.client.cluster import Metadata
 
 FILE_NAME = "cluster.json"
 OK, FAILED = 0, 1
@@ -29,7 +30,7 @@ _STOP_SECONDS_MAX = 60
 _LOOK_SECONDS = 1.0
 _COMPLAINT = "penstock: "
 _PORT_MAX = 65_535
-_BROKER_KEYS = {"id", "pid", "host", "port"}
+_NUMBERS_MAX = {"id": 2**31 - 1, "pid": 2**31 - 1, "port": _PORT_MAX}
 
 
 class LocalClusterError(PenstockError):
@@ -77,6 +78,10 @@ class _Child:
         lines = self.output.read_text(errors="replace").strip().split("\n")
         complaints = [line for line in lines if line.startswith(_COMPLAINT)]
         return complaints[-1].removeprefix(_COMPLAINT) if complaints else lines[-1]
+
+    def is_there(self) -> bool:
+        """Whether it runs, or one that somebody started in its place."""
+        return (self.process is not None and self.process.poll() is None) or holder(str(self.data)) is not None
 
     def described(self) -> dict[str, Any]:
         assert self.process is not None
@@ -127,7 +132,7 @@ def run_up(data: Path, brokers: int, listen: str, settings: Mapping[str, str]) -
 def _run(data: Path, brokers: int, host: str, first_port: int, settings: Mapping[str, str]) -> None:
     zookeeper = ZooKeeperServer(data / "zookeeper", port=_zookeeper_port(data), ends_with_thread=True)
     children = [
-        _Child(number, data / f"broker-{number}", host, first_port + number - 1 if first_port else 0)
+        _Child(number, _directory(data, number), host, first_port + number - 1 if first_port else 0)
         for number in range(1, brokers + 1)
     ]
     signals = _Signals()
@@ -150,6 +155,10 @@ def _run(data: Path, brokers: int, host: str, first_port: int, settings: Mapping
         zookeeper.stop()
 
 
+def _directory(data: Path, broker_id: int) -> Path:
+    return data / f"broker-{broker_id}"
+
+
 def _replication(brokers: int) -> dict[str, str]:
     """Three replicas of everything, or as many as there are brokers."""
     factor, in_sync = str(min(3, brokers)), str(min(2, brokers))
@@ -163,23 +172,25 @@ def _replication(brokers: int) -> dict[str, str]:
 
 
 def _watch(zookeeper: ZooKeeperServer, children: list[_Child], stop: threading.Event) -> None:
-    """Says when a broker or ZooKeeper ends or the controller changes, until it is time to stop."""
+    """Says when a broker or ZooKeeper ends or is back, or the controller changes, until it is time to stop."""
     alive = {child.broker_id for child in children}
     controller = -1
     is_coordinated = True
     while not stop.wait(_LOOK_SECONDS):
-        if is_coordinated and not zookeeper.is_running():
-            is_coordinated = False
-            print("ZooKeeper ended: brokers serve what they have, and nothing can be changed", flush=True)
-        now = {child.broker_id for child in children if child.process is not None and child.process.poll() is None}
-        for broker_id in sorted(alive - now):
-            print(f"broker {broker_id} ended", flush=True)
+        if is_coordinated != (zookeeper.is_running() or _answers(zookeeper.host, zookeeper.port)):
+            is_coordinated = not is_coordinated
+            ended = "ZooKeeper ended: brokers serve what they have, and nothing can be changed"
+            print("ZooKeeper is back" if is_coordinated else ended, flush=True)
+        now = {child.broker_id for child in children if child.is_there()}
+        for broker_id in sorted(alive ^ now):
+            print(f"broker {broker_id} {'is back' if broker_id in now else 'ended'}", flush=True)
         alive = now
-        leads = _controller([child.described() for child in children if child.broker_id in alive])
-        if leads not in (controller, -1):
-            controller = leads
+        told = _ask([child.described() for child in children if child.broker_id in alive])
+        if told is not None and told.controller not in (controller, -1):
+            controller = told.controller
             print(
-                f"brokers {', '.join(map(str, sorted(alive)))} are alive, broker {leads} is the controller", flush=True
+                f"brokers {', '.join(map(str, sorted(alive)))} are alive, broker {controller} is the controller",
+                flush=True,
             )
 
 
@@ -199,13 +210,18 @@ def _stop_all(children: list[_Child]) -> None:
 
 def _parse_listen(listen: str, brokers: int) -> tuple[str, int]:
     host, _, port = listen.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > _PORT_MAX:
+    if not _is_address(listen):
         raise LocalClusterError(f"--listen {listen!r}: write HOST:PORT")
     if int(port) + brokers - 1 > _PORT_MAX:
         raise LocalClusterError(
             f"--listen {listen!r}: {brokers} brokers take consecutive ports, and {_PORT_MAX} is the last"
         )
     return host, int(port)
+
+
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return bool(host) and port.isdecimal() and int(port) <= _PORT_MAX
 
 
 def _zookeeper_port(data: Path) -> int:
@@ -243,45 +259,82 @@ def _is_whole(content: Any) -> bool:
     return (
         isinstance(brokers, list)
         and isinstance(content.get("zookeeper"), str)
-        and all(isinstance(one, dict) and one.keys() >= _BROKER_KEYS for one in brokers)
+        and _is_address(content["zookeeper"])
+        and all(isinstance(one, dict) and _is_broker(one) for one in brokers)
+    )
+
+
+def _is_broker(content: dict[str, Any]) -> bool:
+    numbers = {key: content.get(key) for key in _NUMBERS_MAX}
+    return isinstance(content.get("host"), str) and all(
+        isinstance(number, int) and 0 < number <= _NUMBERS_MAX[key] for key, number in numbers.items()
     )
 
 
 def _is_running(data: Path) -> bool:
     with contextlib.suppress(LocalClusterError):
-        return any(_is_alive(broker) for broker in _read_file(data)["brokers"])
+        return any(broker["alive"] for broker in _look(data, _read_file(data)["brokers"]))
     return False
+
+
+def _look(data: Path, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Brokers as they are now: one that was started again by hand is another process than the one that was started here."""
+    found = []
+    for broker in known:
+        pid = holder(str(_directory(data, broker["id"])))
+        located = broker if pid is None else {**broker, "pid": pid}
+        found.append({**located, "alive": _is_alive(located)})
+    return found
 
 
 def _is_alive(broker: Mapping[str, Any]) -> bool:
     try:
         os.kill(broker["pid"], 0)
-        with socket.create_connection((broker["host"], broker["port"]), timeout=2):
+    except OSError:
+        return False
+    return _answers(broker["host"], broker["port"])
+
+
+def _answers(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host.strip("[]"), port), timeout=2):  # brackets of an IPv6 address
             return True
     except OSError:
         return False
 
 
-def _controller(brokers: list[dict[str, Any]]) -> int:
-    """-1 where nobody says."""
+def _ask(brokers: list[dict[str, Any]]) -> Metadata | None:
+    """What the cluster says of itself; None where nobody answers."""
     servers = ",".join(f"{broker['host']}:{broker['port']}" for broker in brokers)
     if not servers:
-        return -1
+        return None
     with contextlib.suppress(PenstockError, OSError), open_cluster(servers) as cluster:
-        return cluster.metadata(()).controller
-    return -1
+        return cluster.metadata(())
+    return None
 
 
 def run_status(data: Path, *, as_json: bool) -> int:
     known = _read_file(data)
-    brokers = [{**broker, "alive": _is_alive(broker)} for broker in known["brokers"]]
-    controller = _controller([broker for broker in brokers if broker["alive"]])
+    brokers = _look(data, known["brokers"])
+    told = _ask([broker for broker in brokers if broker["alive"]])
+    for broker in brokers:
+        address = None if told is None else told.brokers.get(broker["id"])
+        if address is not None and not broker["alive"]:  # it came back elsewhere, perhaps
+            elsewhere = {**broker, "host": address.host, "port": address.port}
+            if _is_alive(elsewhere):
+                broker.update(elsewhere, alive=True)
+    controller = -1 if told is None else told.controller
     if as_json:
         print(json.dumps({"brokers": brokers, "controller": controller, "zookeeper": known["zookeeper"]}))
         return OK
     for broker in brokers:
-        state = "alive" if broker["alive"] else "not there"
         role = ", controller" if broker["id"] == controller else ""
+        state = _state(is_there=broker["alive"])
         print(f"broker {broker['id']} at {broker['host']}:{broker['port']} (process {broker['pid']}): {state}{role}")
-    print(f"ZooKeeper at {known['zookeeper']}")
+    host, _, port = known["zookeeper"].rpartition(":")
+    print(f"ZooKeeper at {known['zookeeper']}: {_state(is_there=_answers(host, int(port)))}")
     return OK
+
+
+def _state(*, is_there: bool) -> str:
+    return "alive" if is_there else "not there"

@@ -9,12 +9,17 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import struct
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from penstock.base.errors import DirectoryLockedError
 from penstock.base.files import Files
 from penstock.storage import names
+
+_LINUX_FLOCK = "hhqqi"
+"""`struct flock`: type, whence, start, length, process."""
 
 
 @contextmanager
@@ -54,3 +59,19 @@ def writing(files: Files, homes: list[str]) -> Iterator[None]:
         for home in homes:
             stack.callback(files.lock(f"{home}/{names.LOCK}").release)
         yield
+
+
+def holder(home: str) -> int | None:
+    """The process that works in a directory as a broker does; None where none does, or the system does not say."""
+    if sys.platform != "linux":
+        return None
+    try:
+        descriptor = os.open(f"{home}/{names.LOCK}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        asked = struct.pack(_LINUX_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, *_, pid = struct.unpack(_LINUX_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    finally:
+        os.close(descriptor)
+    return pid if kind == fcntl.F_WRLCK and pid > 0 else None

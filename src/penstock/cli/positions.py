@@ -9,6 +9,7 @@ import typer
 from penstock.base.ids import TopicPartition
 from penstock.cli.cluster import parse_moment
 from penstock.client.cluster import Cluster
+from penstock.client.errors import ClientError
 from penstock.client.offsets import EARLIEST, LATEST, NO_OFFSET, list_offsets
 
 
@@ -30,3 +31,18 @@ def resolve(
     # No record is older than 1970, and what is below 0 means something else to a broker.
     found = list_offsets(cluster, dict.fromkeys(places, max(moment_ms, 0)), read_committed=read_committed)
     return {place: ends[place].offset if found[place].offset == NO_OFFSET else found[place].offset for place in places}
+
+
+def find_places(cluster: Cluster, texts: Sequence[str]) -> list[TopicPartition]:
+    """What `--topic` names: TOPIC, for all of its partitions, or TOPIC:PARTITION."""
+    found: list[TopicPartition] = []
+    for text in texts:
+        name, colon, number = text.rpartition(":")
+        topic = name if colon else text
+        if not topic or (colon and not number.isdecimal()):
+            raise typer.BadParameter(f"--topic {text!r}: write TOPIC or TOPIC:PARTITION")
+        partitions = cluster.topics((topic,))[topic].partitions
+        if colon and int(number) not in partitions:
+            raise ClientError(f"topic {topic} has no partition {number}")
+        found += [TopicPartition(topic, one) for one in ([int(number)] if colon else partitions)]
+    return list(dict.fromkeys(found))

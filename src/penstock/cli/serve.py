@@ -125,8 +125,14 @@ async def _serve(broker_config: object) -> int:
     stop = asyncio.Event()
     _heed_signals(asyncio.get_running_loop(), stop)
     broker = Broker(broker_config)
+    starting = asyncio.ensure_future(broker.start())
+    stopped = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
+    if stopped.done():
+        starting.cancel()  # it may wait for ZooKeeper
     try:
-        await broker.start()
+        with contextlib.suppress(asyncio.CancelledError):
+            await starting
     except (PenstockError, OSError) as error:
         _complain(str(error))
         await broker.stop()
@@ -137,7 +143,6 @@ async def _serve(broker_config: object) -> int:
     if not stop.is_set():
         _say_ready(*(f"ready {broker.advertised(bound)}" for bound in broker.endpoints))
     failed = asyncio.ensure_future(broker.failed.wait())
-    stopped = asyncio.ensure_future(stop.wait())
     await asyncio.wait((failed, stopped), return_when=asyncio.FIRST_COMPLETED)
     complaints = await broker.stop()
     # What comes after a clean end is no reason for another exit code.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from penstock.base.errors import ConfigError
 from penstock.cli.cluster import parse_assignments
 
 
@@ -34,9 +36,21 @@ def zookeeper(
         members[int(number)] = where
     if members and member_id not in members:
         raise typer.BadParameter("--id names none of the --server members")
+    _check_free(host, int(port))
     config = write_server_config(data.absolute(), host, int(port), member_id=member_id, members=members)
     command = server_command(config)
     os.execv(command[0], command)
+
+
+def _check_free(host: str, port: int) -> None:
+    """Before the server begins: its jars come without a log, and it would end without a word."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise ConfigError(f"--listen {host}:{port} cannot be listened on: {error.strerror or error}") from None
 
 
 def _is_port(text: str) -> bool:

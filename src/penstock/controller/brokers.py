@@ -121,12 +121,16 @@ def decide_rebalance(cluster: Cluster, imbalance_percent_max: int) -> list[Opera
 
 
 def decide_forget_eligible(cluster: Cluster, topics: Collection[str]) -> list[Operation]:
-    """Where min ISR was lowered to what the ISR has: from now on records count as acknowledged that others lack."""
+    """Where min ISR was lowered to what the ISR has: from now on its leader, if there is one, acknowledges records that others lack."""
     operations: list[Operation] = []
     for name in sorted(topics):
         topic = cluster.image.topics.get(name)
         for number, partition in topic.partitions.items() if topic is not None else ():
-            if eligible_of(partition) and len(partition.isr) >= cluster.min_isr(name, partition):
+            if (
+                eligible_of(partition)
+                and partition.leader != NO_LEADER
+                and len(partition.isr) >= cluster.min_isr(name, partition)
+            ):
                 operations.append(cluster.with_isr(TopicPartition(name, number), partition, partition.isr))
     return operations
 

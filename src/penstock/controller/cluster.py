@@ -92,10 +92,10 @@ class Cluster:
         )
 
     def _record(self, topic: str, partition: PartitionImage, leader: int, isr: tuple[int, ...]) -> dict[str, object]:
-        """A leader's logs are the truth from its election on, whatever they were before."""
+        """A leader's logs are the truth from its election on, whatever they were before. Without one nothing is acknowledged, whatever min ISR says."""
         known = generations_of(partition)
         eligible: list[int] = []
-        if len(isr) < self.min_isr(topic, partition):
+        if leader == NO_LEADER or len(isr) < self.min_isr(topic, partition):
             left = [*eligible_of(partition), *(member for member in partition.isr if member not in isr)]
             eligible = [member for member in dict.fromkeys(left) if member not in isr]
         generations: dict[str, str] = {}

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from penstock.base.ids import TopicPartition
+from penstock.controller.brokers import keys_on
 from penstock.controller.cluster import Cluster, eligible_of
 from penstock.controller.peer_requests import (
     EPOCH_DURING_DELETION,
@@ -48,6 +49,14 @@ def tell_news(cluster: Cluster, keys: Iterable[TopicPartition]) -> PeerRequests:
     """Partitions whose ISR changed and nothing else: whoever leads them asked for it."""
     states = [state for key in keys if (state := _state(cluster, key)) is not None]
     return PeerRequests(update_metadata=_news(cluster, states, cluster.image.brokers)) if states else PeerRequests()
+
+
+def tell_return(cluster: Cluster, broker_ids: Collection[int], changed: Collection[TopicPartition]) -> PeerRequests:
+    """Partitions of brokers that are back, but those that changed and were told of: their replicas there are not offline any more."""
+    return tell_news(
+        cluster,
+        [key for key in keys_on(cluster, broker_ids) if key not in changed and key.topic not in cluster.image.deleting],
+    )
 
 
 def tell_brokers(cluster: Cluster) -> PeerRequests:

@@ -42,6 +42,7 @@ from penstock.controller.requests import (
     tell_changes,
     tell_everything,
     tell_news,
+    tell_return,
     tell_stop,
 )
 from penstock.controller.topics import decide_remove, decide_states
@@ -255,8 +256,9 @@ class Controller:
         cluster.image.brokers = now
         changed = await self._commit(decide_leaders(cluster, keys_on(cluster, dead | bounced), gone=bounced))
         changed += await self._commit(decide_leaders(cluster, keys_on(cluster, come)))
+        self._outbox.put(tell_everything(cluster, come))  # first: who was told of something takes it for all there is
         self._outbox.put(tell_changes(cluster, changed) if changed else tell_brokers(cluster))
-        self._outbox.put(tell_everything(cluster, come))
+        self._outbox.put(tell_return(cluster, come, set(changed)))
         self._deletions.start(self.cluster)
         self._longest.look()
 
@@ -360,15 +362,15 @@ class Controller:
     def shut_down(
         self, request: ControlledShutdown, done: Callable[[Sequence[TopicPartition] | PenstockError], object]
     ) -> None:
-        """Moves leaders away from a broker that is about to stop; `done` gets the partitions that it still leads.
+        """Moves leaders away from a broker that is about to stop; `done` gets the partitions that it still leads."""
+        self._asked("a controlled shutdown", lambda: self._shut_down(request), self._when_told(done))
 
-        Not before every broker knows the new ones: a client that loses its connection asks one of them, once, and again a second later.
+    def _when_told(self, done: Callable[[Any], object]) -> Callable[[Any], object]:
+        """`done`, but not before every broker knows the new leaders: whoever hears that there are some asks any broker who they are.
+
+        A client that loses its connection asks one of them, once, and again a second later.
         """
-
-        def told(answer: Sequence[TopicPartition] | PenstockError) -> None:
-            self._outbox.when_heard(lambda: done(answer), TELL_MS_MAX)
-
-        self._asked("a controlled shutdown", lambda: self._shut_down(request), told)
+        return lambda answer: self._outbox.when_heard(lambda: done(answer), TELL_MS_MAX)
 
     async def _shut_down(self, request: ControlledShutdown) -> Sequence[TopicPartition]:
         cluster, broker_id = self.cluster, request.broker_id
@@ -382,13 +384,17 @@ class Controller:
         return still_led(cluster, broker_id)
 
     def elect_preferred(self, keys: Collection[TopicPartition], done: Callable[[PenstockError | None], object]) -> None:
-        self._asked("a preferred election", lambda: self._rule(lambda: decide_preferred(self.cluster, keys)), done)
+        self._asked(
+            "a preferred election",
+            lambda: self._rule(lambda: decide_preferred(self.cluster, keys)),
+            self._when_told(done),
+        )
 
     def elect_unclean(self, keys: Collection[TopicPartition], done: Callable[[PenstockError | None], object]) -> None:
         self._asked(
             "an unclean election",
             lambda: self._rule(lambda: decide_leaders(self.cluster, keys, even_unclean=True)),
-            done,
+            self._when_told(done),
         )
 
     async def _rule(self, decide: Callable[[], list[Operation]]) -> None:

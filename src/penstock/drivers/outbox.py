@@ -1,4 +1,7 @@
-"""What the controller has to tell brokers: to each one thing at a time, in order, again until it was heard or does not matter."""
+"""What the controller has to tell brokers: to each one thing at a time, in order, again until it was heard or does not matter.
+
+Who was not told everything is told nothing else: it would take a piece for all there is.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from functools import partial
 from typing import Protocol
 
 from penstock.controller.errors import StaleBrokerEpochError, StaleControllerEpochError
-from penstock.controller.peer_requests import PeerAnswer, PeerRequest, PeerRequests
+from penstock.controller.peer_requests import LeaderAndIsr, LeaderAndIsrType, PeerAnswer, PeerRequest, PeerRequests
 from penstock.drivers.loop import Loop
 
 logger = logging.getLogger(__name__)
@@ -53,11 +56,16 @@ class Outbox:
         self._lives: Counter[int] = Counter()
         """How often each broker was forgotten: what was under way to it then is not heard of any more."""
         self._waits: list[_Wait] = []
+        self._introduced: set[int] = set()
+        """Brokers that were told everything, or will be before anything else."""
 
     def put(self, requests: PeerRequests) -> None:
         for kind in (requests.leader_and_isr, requests.update_metadata, requests.stop_replica):
             for broker_id, request in kind.items():
-                self._queues.setdefault(broker_id, deque()).append(request)
+                if isinstance(request, LeaderAndIsr) and request.type is LeaderAndIsrType.FULL:
+                    self._introduced.add(broker_id)
+                if broker_id in self._introduced:
+                    self._queues.setdefault(broker_id, deque()).append(request)
         for broker_id in list(self._queues):
             self._next(broker_id)
 
@@ -85,13 +93,14 @@ class Outbox:
     def forget(self, broker_id: int) -> None:
         self._queues.pop(broker_id, None)
         self._busy.discard(broker_id)
+        self._introduced.discard(broker_id)
         self._lives[broker_id] += 1
         self._channel.forget(broker_id)
         self._end_waits()
 
     def clear(self) -> None:
         """Nothing more is said: another controller was elected."""
-        for broker_id in self._queues.keys() | self._busy:
+        for broker_id in self._queues.keys() | self._busy | self._introduced:
             self.forget(broker_id)
 
     def _next(self, broker_id: int) -> None:

@@ -28,7 +28,7 @@ from penstock.drivers.flushes import Flushes
 from penstock.drivers.loop import Loop
 from penstock.drivers.topics import TopicDriver
 from penstock.metadata.image import Image
-from penstock.metadata.store import StoreError
+from penstock.metadata.store import NodeExistsError, StoreError
 from penstock.replication.errors import (
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
@@ -211,7 +211,9 @@ class Shards(Generic[L]):
         waiting, self._waiting_for_topic = self._waiting_for_topic, []
         name = self._topic.name
         missing = error is not None and name not in self._image.topics
-        if missing:
+        if isinstance(error, NodeExistsError):
+            logger.info("another broker creates %s, and the controller has not told of it yet", name)
+        elif missing:
             logger.error("%s cannot be created: %s", name, error)
         for then in waiting:
             then(CoordinatorNotAvailableError(f"{name} cannot be created: {error}") if missing else None)

@@ -82,6 +82,7 @@ from penstock.metadata.tree import check_path
 logger = logging.getLogger(__name__)
 
 _RECONNECT_SECONDS_MAX = 1.0
+_LOOK_SECONDS = 0.1
 _STATES = {
     KazooState.CONNECTED: SessionState.CONNECTED,
     KazooState.SUSPENDED: SessionState.SUSPENDED,
@@ -160,6 +161,7 @@ class ZooKeeperStore:
         self._clock = clock
         self._silent_after_ms = session_timeout_ms // 2
         self._alive_ms = clock.monotonic_ms()
+        self._is_given_up = False
         self._events: deque[Event] = deque()
         self._token = 0
         self._handler = _OneQueue(self._is_alive)
@@ -178,18 +180,25 @@ class ZooKeeperStore:
 
     # Living.
     def connect(self, timeout_ms: int) -> None:
-        """Waits for the first connection. Slow: never on an event loop."""
-        try:
-            self._client.start(timeout_ms / 1000)
-        except self._handler.timeout_exception:
-            hosts = ",".join(f"{host}:{port}" for host, port in self._client.hosts)
-            raise NoZooKeeperError(f"no ZooKeeper answers at {hosts} within {timeout_ms} ms") from None
+        """Waits for the first connection, until `give_up` is called. Slow: never on an event loop."""
+        is_connected = self._client.start_async()
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        while not is_connected.wait(_LOOK_SECONDS):
+            if self._is_given_up or self._clock.monotonic_ms() > deadline_ms:
+                self._client.stop()
+                self._client.close()
+                hosts = ",".join(f"{host}:{port}" for host, port in self._client.hosts)
+                raise NoZooKeeperError(f"no ZooKeeper answers at {hosts} within {timeout_ms} ms")
         if self._place:
             try:
                 self._client.ensure_path(self._place)
             except KazooException as error:
                 raise NoZooKeeperError(f"ZooKeeper does not make the path {self._place}: {error!r}") from None
             self._client.chroot = self._place
+
+    def give_up(self) -> None:
+        """Whoever waits in `connect` need not any more. From any thread."""
+        self._is_given_up = True
 
     @property
     def session_id(self) -> int:

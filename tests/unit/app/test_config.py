@@ -78,6 +78,8 @@ def test_what_is_not_used_is_named() -> None:
         ({"zookeeper.connect": "zoo:x"}, "zookeeper.connect='zoo:x' must be host:port"),
         ({"zookeeper.connect": "/kafka"}, "must be host:port"),
         ({"zookeeper.connect": "zoo:2181,"}, "must be host:port"),
+        ({"zookeeper.connect": "zoo:65536,two:2181"}, "must be host:port"),
+        ({"zookeeper.connect": "[::1]:99999/a"}, "must be host:port"),
         ({"zookeeper.connect": "zoo:2181/a//b"}, "perhaps a path behind the last"),
         ({"zookeeper.connect": "zoo:2181/../b"}, "perhaps a path behind the last"),
         ({"num.partitions": "x"}, "num.partitions"),

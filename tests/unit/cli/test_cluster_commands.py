@@ -277,3 +277,32 @@ def test_a_stream_that_is_closed_is_like_one_that_is_empty(broker: Broker, run: 
         started = [sys.executable, "-c", program, sys.executable, *options]
         ran = subprocess.run(started, capture_output=True, text=True, timeout=60, check=False, input="")
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "" if stream == 2 else said)
+
+
+@pytest.mark.parametrize(
+    ("topic", "code", "said"),
+    [
+        ("t:x", 2, "write TOPIC or TOPIC:PARTITION"),
+        ("t:²", 2, "write TOPIC or TOPIC:PARTITION"),
+        ("t:-1", 2, "write TOPIC or TOPIC:PARTITION"),
+        ("t:", 2, "write TOPIC or TOPIC:PARTITION"),
+        (":3", 2, "write TOPIC or TOPIC:PARTITION"),
+        ("", 2, "write TOPIC or TOPIC:PARTITION"),
+        ("elected:99999999999", 1, "topic elected has no partition 99999999999"),
+        ("elected:1", 1, "topic elected has no partition 1"),
+        ("nowhere:0", 1, "has no topic nowhere"),
+    ],
+)
+def test_what_cannot_be_elected_is_said_in_one_sentence(run: Run, topic: str, code: int, said: str) -> None:
+    run("topics", "create", "elected", "--partitions", "1")
+    ended, out, sentence = run("elect", "preferred", "--topic", topic)
+    assert (ended, out, sentence.count("\n")) == (code, "", 1)
+    assert said in sentence
+
+
+def test_who_leads_where_it_should_is_left_alone(run: Run) -> None:
+    run("topics", "create", "elected", "--partitions", "1")
+    for kind in ("preferred", "unclean"):
+        said = run("elect", kind, "--topic", "elected:0", "--topic", "elected")
+        assert said == (0, "no partition needed another leader\n", "")
+        assert run("elect", kind, "--topic", "elected", "--json") == (0, "", "")

@@ -115,6 +115,18 @@ def test_a_lowered_min_isr_makes_nobody_eligible() -> None:
     assert written.generations == {1: "g"}
 
 
+def test_a_lowered_min_isr_leaves_those_eligible_that_a_partition_without_a_leader_may_need() -> None:
+    """Nothing is acknowledged meanwhile: the only member may return without what it had."""
+    partitions = {0: state(leader=-1, isr=(1,), eligible=(2,))}
+    assert decide_forget_eligible(make_cluster(2, 3, partitions=partitions, min_isr=1), {"t"}) == []
+    falls = make_cluster(2, 3, partitions={0: state(leader=1, isr=(1,), eligible=(2,))}, min_isr=1)
+    partition = falls.partition(KEY)
+    assert partition is not None
+    assert only([falls.becomes(KEY, partition, -1, (1,))]).eligible == (2,)
+    written = only(decide_leaders(make_cluster(2, 3, partitions=partitions, min_isr=1), [KEY]))
+    assert (written.leader, written.isr, written.eligible) == (2, (2,), ())
+
+
 def test_a_broker_that_died_in_between_is_not_counted_on() -> None:
     written = only(decide_leaders(make_cluster(1, 2, 3), [KEY], gone={1}))
     assert (written.leader, written.isr) == (2, (2, 3))

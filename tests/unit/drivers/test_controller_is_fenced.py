@@ -25,14 +25,24 @@ STATE = layout.state_path("t", 0)
 
 
 class Channel:
-    """Every broker hears everything at once."""
+    """Every broker hears everything at once, but those who are `deaf` for now."""
 
     def __init__(self) -> None:
         self.sent: list[PeerRequest] = []
+        self.sent_to: dict[int, list[PeerRequest]] = {}
+        self.deaf: dict[int, list[Callable[[PeerAnswer], object]]] = {}
 
     def send(self, broker_id: int, request: PeerRequest, done: Callable[[PeerAnswer], object]) -> None:
         self.sent.append(request)
-        done(PeerAnswer())
+        self.sent_to.setdefault(broker_id, []).append(request)
+        if broker_id in self.deaf:
+            self.deaf[broker_id].append(done)
+        else:
+            done(PeerAnswer())
+
+    def hear(self, broker_id: int) -> None:
+        for done in self.deaf.pop(broker_id):
+            done(PeerAnswer())
 
     def forget(self, broker_id: int) -> None: ...
 

@@ -4,17 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from tests.unit.handlers.world import ManualLoop
 
 from penstock.base.clock import ManualClock
 from penstock.base.errors import PenstockError
 from penstock.controller.errors import StaleControllerEpochError
-from penstock.controller.peer_requests import PeerAnswer, PeerRequest, PeerRequests, StopReplica, UpdateMetadata
+from penstock.controller.peer_requests import (
+    LeaderAndIsr,
+    LeaderAndIsrType,
+    PeerAnswer,
+    PeerRequest,
+    PeerRequests,
+    StopReplica,
+    UpdateMetadata,
+)
 from penstock.drivers.outbox import RETRY_MS, Outbox
 
 
 def news(epoch: int) -> UpdateMetadata:
     return UpdateMetadata(controller_id=1, controller_epoch=1, broker_epoch=epoch, partitions=(), brokers=())
+
+
+def everything(epoch: int) -> LeaderAndIsr:
+    kind = LeaderAndIsrType.FULL
+    return LeaderAndIsr(
+        controller_id=1, controller_epoch=1, broker_epoch=epoch, type=kind, partitions=(), live_leaders=()
+    )
 
 
 def stop(epoch: int) -> StopReplica:
@@ -52,6 +68,10 @@ class World:
             lambda _broker, request: request.broker_epoch not in self.unwanted,
             lambda _broker, request, _answer: self.heard.append(request),
         )
+        self.outbox.put(PeerRequests(leader_and_isr={broker_id: everything(0) for broker_id in (1, 2, 3)}))
+        for _ in range(3):
+            self.channel.answer()
+        self.heard.clear()
 
 
 def test_a_broker_hears_one_thing_after_the_other_and_brokers_do_not_wait_for_each_other() -> None:
@@ -101,11 +121,23 @@ def test_a_broker_that_was_forgotten_and_came_back_is_told_anew() -> None:
     late = world.channel.sent.pop()[2]
     world.outbox.forget(1)
     assert world.channel.forgotten == [1]
-    world.outbox.put(PeerRequests(update_metadata={1: news(2)}))
+    world.outbox.put(PeerRequests(leader_and_isr={1: everything(2)}, update_metadata={1: news(2)}))
     late(PeerAnswer())
-    assert [request for _, request, _ in world.channel.sent] == [news(2)]
+    assert [request for _, request, _ in world.channel.sent] == [everything(2)]
+    assert world.channel.answer() == everything(2)
     assert world.channel.answer() == news(2)
-    assert world.heard == [news(2)]
+    assert world.heard == [everything(2), news(2)]
+
+
+@pytest.mark.parametrize("end", [lambda outbox: outbox.forget(1), Outbox.clear])
+def test_who_was_not_told_everything_is_told_nothing_else(end: Callable[[Outbox], object]) -> None:
+    world = World()
+    end(world.outbox)
+    world.outbox.put(PeerRequests(update_metadata={1: news(1)}, stop_replica={1: stop(1)}))
+    assert world.channel.sent == []
+    world.outbox.put(PeerRequests(leader_and_isr={1: everything(1)}))
+    world.outbox.put(PeerRequests(update_metadata={1: news(1)}))
+    assert [world.channel.answer() for _ in range(2)] == [everything(1), news(1)]
 
 
 def test_a_controller_that_resigned_says_nothing_more() -> None:

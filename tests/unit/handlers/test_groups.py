@@ -13,6 +13,8 @@ from tests.unit.coordinator.group_world import subscription
 from tests.unit.handlers.world import Answer, World, shape
 
 from penstock.handlers.authoriser import Action
+from penstock.metadata import layout
+from penstock.metadata.store import Create, Transaction
 
 COMMIT, FETCH, FIND, JOIN, BEAT, LEAVE, SYNC, DESCRIBE, LIST, DELETE, DELETE_OFFSETS = (
     8,
@@ -132,6 +134,16 @@ def test_the_coordinator_is_found_and_its_topic_made_first(world: World, version
     assert (found.error_code, found.node_id, found.host, found.port) == (ErrorCode.none, 1, "h", 9)
     assert len(world.image.topics["__consumer_offsets"].partitions) == 3
     assert world.image.topic_configs["__consumer_offsets"]["cleanup.policy"] == "compact"
+
+
+def test_a_topic_that_another_broker_makes_at_the_same_time_is_no_failure(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two clients, or one, ask two brokers at once: each of these would make it, and the store takes the first."""
+    path = layout.topic_config_path("__consumer_offsets")
+    world.store.submit(Transaction(operations=(Create(path=path, data=layout.encode_config({})),)))
+    assert find(world).error_code == ErrorCode.coordinator_not_available
+    assert caplog.records == []
 
 
 def test_there_are_no_other_coordinators_yet(world: World) -> None:

@@ -1,0 +1,96 @@
+"""What the controller tells brokers, whom first, and who hears of an election only when they know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.unit.controller.world import broker
+from tests.unit.drivers.test_controller_is_fenced import STATE, World
+
+from penstock.base.errors import PenstockError
+from penstock.base.ids import TopicPartition
+from penstock.controller.peer_requests import (
+    LEADER_DURING_DELETION,
+    LeaderAndIsr,
+    LeaderAndIsrType,
+    PartitionState,
+    UpdateMetadata,
+)
+from penstock.drivers.controller import TELL_MS_MAX
+from penstock.metadata import layout
+from penstock.metadata.store import Create, Delete, SetData
+
+T0 = TopicPartition("t", 0)
+
+
+def leave(world: World) -> None:
+    """Broker 2 dies."""
+    world.server.commit((Delete(path=layout.broker_path(2)),), 0)
+    world.first.loop.turn()
+
+
+def come_back(world: World) -> None:
+    world.write(Create(path=layout.broker_path(2), data=layout.encode_broker(broker(2), 0)))
+
+
+def told_of(world: World, broker_id: int) -> Iterator[PartitionState]:
+    """The partition's states that clients' metadata was made of at a broker, the latest first."""
+    for request in reversed(world.first.channel.sent_to[broker_id]):
+        yield from request.partitions if isinstance(request, UpdateMetadata) else ()
+
+
+def test_a_broker_that_is_back_is_told_everything_before_anything_else() -> None:
+    """With its first news of partitions it answers clients, and loads what it coordinates: it must not take those for all there is."""
+    world = World()
+    leave(world)
+    world.first.channel.sent_to.clear()
+    come_back(world)
+    roles, news = world.first.channel.sent_to[2][:2]
+    assert isinstance(roles, LeaderAndIsr)
+    assert roles.type is LeaderAndIsrType.FULL
+    assert isinstance(news, UpdateMetadata)
+    assert [one.topic_partition for one in news.partitions] == [T0]
+
+
+def test_a_replica_on_a_broker_that_is_back_is_offline_no_more_though_nothing_else_changed() -> None:
+    """A client that asks for an unclean election would be told that no replica is alive."""
+    world = World()
+    leave(world)
+    assert next(told_of(world, 1)).offline_replicas == (2,)
+    come_back(world)
+    state = next(told_of(world, 1))
+    assert (state.leader, state.isr, state.offline_replicas) == (1, (1,), ())
+
+
+def test_a_topic_that_goes_is_not_told_of_as_if_it_stayed() -> None:
+    world = World()
+    leave(world)
+    world.write(Create(path=layout.deletion_mark("t")))
+    world.first.channel.sent_to.clear()
+    come_back(world)
+    assert {one.leader for one in told_of(world, 1)} == {LEADER_DURING_DELETION}
+
+
+@pytest.mark.parametrize("kind", ["preferred", "unclean"])
+@pytest.mark.parametrize("hears", [True, False])
+def test_an_election_is_answered_when_every_broker_knows_of_it_or_it_takes_too_long(kind: str, hears: bool) -> None:
+    world = World()
+    leader = 2 if kind == "preferred" else layout.NO_LEADER
+    isr = (1, 2) if kind == "preferred" else (3,)
+    state = layout.PartitionState(leader=leader, leader_epoch=1, isr=isr)
+    world.server.commit((SetData(path=STATE, data=layout.encode_state(state)),), 0)
+    world.replace_first()
+    process = world.second
+    process.channel.deaf[1] = []
+    answers: list[PenstockError | None] = []
+    controller = process.controller
+    (controller.elect_preferred if kind == "preferred" else controller.elect_unclean)([T0], answers.append)
+    process.loop.turn()
+    assert layout.decode_state(STATE, world.read(STATE).data).leader == 1
+    assert answers == [], "broker 1 would still tell of the old leader"
+    if hears:
+        process.channel.hear(1)
+    else:
+        process.loop.advance(TELL_MS_MAX)
+    assert answers == [None]
