@@ -3,20 +3,15 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from tests.compat.differential_configs import configs
+from tests.compat.differential_groups import groups
+from tests.compat.differential_names import COMPACT, DATA, EMPTY, NO_ID, T0, UNKNOWN_ID
 from tests.support.differential import Case, Values
 
 from penstock.records.build import build_batch
-
-T0 = 1_700_000_000_000
-"""The first record's timestamp."""
-
-DATA, COMPACT, EMPTY = "d-data", "d-compact", "d-empty"
-NO_ID = uuid.UUID(int=0)
-UNKNOWN_ID = uuid.UUID(int=12345)
 
 
 def records(*timestamps: int, key: bytes | None = None) -> bytes:
@@ -24,12 +19,12 @@ def records(*timestamps: int, key: bytes | None = None) -> bytes:
 
 
 def setup() -> Iterator[Case]:
-    for name, partitions, configs in (
+    for name, partitions, settings in (
         (DATA, 2, {"retention.ms": "-1"}),
         (COMPACT, 1, {"cleanup.policy": "compact"}),
         (EMPTY, 1, {"segment.ms": "100000", "retention.ms": "-1"}),
     ):
-        topic = new_topic(name, partitions, configs=configs)
+        topic = new_topic(name, partitions, configs=settings)
         values = {"topics": [topic], "timeout": 30_000}
         yield Case(name=f"setup {name}", key=19, values=values, versions=range(7, 8), is_change=True)
 
@@ -294,114 +289,6 @@ def offsets() -> Iterator[Case]:
         yield Case(name=f"end of epoch {epoch}", key=23, values=values)
 
 
-def configs() -> Iterator[Case]:
-    def describe(kind: int, name: str, keys: list[str] | None, *, synonyms: bool = True) -> Values:
-        resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
-        return {"resources": [resource], "include_synonyms": synonyms, "include_documentation": False}
-
-    yield Case(name="configs: topic", key=32, values=describe(2, EMPTY, None))
-    yield Case(name="configs: topic without synonyms", key=32, values=describe(2, EMPTY, None, synonyms=False))
-    yield Case(name="configs: one key", key=32, values=describe(2, EMPTY, ["segment.ms", "nonsense"]))
-    yield Case(name="configs: no key", key=32, values=describe(2, EMPTY, []))
-    yield Case(name="configs: unknown topic", key=32, values=describe(2, "d-missing", None))
-    yield Case(name="configs: bad topic", key=32, values=describe(2, "a/b", None))
-    yield Case(name="configs: broker", key=32, values=describe(4, "1", BROKER_KEYS))
-    yield Case(name="configs: cluster", key=32, values=describe(4, "", None))
-    yield Case(name="configs: other broker", key=32, values=describe(4, "9", None))
-    yield Case(name="configs: broker x", key=32, values=describe(4, "x", None))
-
-    def change(kind: int, name: str, *changes: tuple[str, int, str | None], validate: bool = False) -> Values:
-        entries = [{"name": key, "config_operation": how, "value": value} for key, how, value in changes]
-        resource = {"resource_type": kind, "resource_name": name, "configs": entries}
-        return {"resources": [resource], "validate_only": validate}
-
-    topic = describe(2, EMPTY, ["retention.ms", "segment.ms", "cleanup.policy", "segment.bytes"])
-    for number, (name, values) in enumerate(
-        (
-            ("set", change(2, EMPTY, ("retention.ms", 0, "5000"))),
-            ("delete", change(2, EMPTY, ("segment.ms", 1, None))),
-            ("delete what is not there", change(2, EMPTY, ("segment.jitter.ms", 1, None))),
-            ("append", change(2, EMPTY, ("cleanup.policy", 2, "compact"))),
-            ("append again", change(2, EMPTY, ("cleanup.policy", 2, "compact"))),
-            ("subtract", change(2, EMPTY, ("cleanup.policy", 3, "delete"))),
-            ("append to a number", change(2, EMPTY, ("retention.ms", 2, "1"))),
-            ("bad value", change(2, EMPTY, ("retention.ms", 0, "x"))),
-            ("unknown key", change(2, EMPTY, ("nonsense", 0, "1"))),
-            ("null", change(2, EMPTY, ("retention.ms", 0, None))),
-            ("twice", change(2, EMPTY, ("retention.ms", 0, "1"), ("retention.ms", 1, None))),
-            ("operation 9", change(2, EMPTY, ("retention.ms", 9, "1"))),
-            ("unknown topic", change(2, "d-missing", ("retention.ms", 0, "1"))),
-            ("validated", change(2, EMPTY, ("retention.ms", 0, "77"), validate=True)),
-            ("kind 99", change(99, "x", ("a", 0, "1"))),
-            ("cluster", change(4, "", ("log.retention.ms", 0, "7000"))),
-            ("broker", change(4, "1", ("log.cleaner.threads", 0, "2"))),
-            ("broker, bad value", change(4, "1", ("log.cleaner.threads", 0, "x"))),
-            ("broker, read only", change(4, "1", ("num.partitions", 0, "2"))),
-            ("other broker", change(4, "9", ("log.cleaner.threads", 0, "2"))),
-            ("broker x", change(4, "x", ("log.cleaner.threads", 0, "2"))),
-        )
-    ):
-        yield Case(
-            name=f"change: {name}", key=44, values=values, versions=range(number % 2, number % 2 + 1), is_change=True
-        )
-    yield Case(name="configs: changed topic", key=32, values=topic)
-    yield Case(name="configs: changed cluster", key=32, values=describe(4, "", None))
-    yield Case(
-        name="configs: changed broker", key=32, values=describe(4, "1", ["log.retention.ms", "log.cleaner.threads"])
-    )
-    for number, (name, values) in enumerate(
-        (
-            ("whole", change(2, EMPTY, ("segment.ms", 0, "9000"))),
-            ("whole, bad", change(2, EMPTY, ("segment.ms", 0, "x"))),
-            ("whole, null", change(2, EMPTY, ("segment.ms", 0, None))),
-            ("whole, cluster", change(4, "", ("min.insync.replicas", 0, "1"))),
-            ("whole, broker", change(4, "1")),
-            ("whole, unknown topic", change(2, "d-missing")),
-        )
-    ):
-        yield Case(
-            name=f"change: {name}", key=33, values=values, versions=range(number % 3, number % 3 + 1), is_change=True
-        )
-    yield Case(name="configs: replaced topic", key=32, values=topic)
-    yield Case(name="configs: replaced cluster", key=32, values=describe(4, "", None))
-
-
-BROKER_KEYS = [
-    "log.retention.ms",
-    "log.retention.minutes",
-    "log.retention.hours",
-    "log.roll.ms",
-    "log.roll.hours",
-    "log.flush.interval.ms",
-    "log.flush.scheduler.interval.ms",
-    "log.segment.bytes",
-    "log.cleanup.policy",
-    "log.cleaner.threads",
-    "log.cleaner.dedupe.buffer.size",
-    "log.cleaner.backoff.ms",
-    "log.cleaner.min.cleanable.ratio",
-    "message.max.bytes",
-    "num.partitions",
-    "default.replication.factor",
-    "auto.create.topics.enable",
-    "delete.topic.enable",
-    "compression.type",
-    "min.insync.replicas",
-    "fetch.max.bytes",
-    "socket.request.max.bytes",
-    "max.connections",
-    "connections.max.idle.ms",
-    "group.max.session.timeout.ms",
-    "offsets.topic.num.partitions",
-    "offsets.retention.minutes",
-    "unclean.leader.election.enable",
-    "producer.id.expiration.ms",
-    "num.recovery.threads.per.data.dir",
-    "log.preallocate",
-    "broker.rack",
-]
-
-
 def grow() -> Iterator[Case]:
     def ask(topic: str, count: int, brokers: list[list[int]] | None = None, *, twice: bool = False) -> Values:
         assignments = None if brokers is None else [{"broker_ids": one} for one in brokers]
@@ -474,88 +361,6 @@ def cluster() -> Iterator[Case]:
         key=22,
         values={"transactional_id": None, "transaction_timeout": 1000, "producer_id": -1, "producer_epoch": -1},
     )
-
-
-def groups() -> Iterator[Case]:
-    yield Case(name="coordinator", key=10, values={"key": "d-g", "key_type": 0, "coordinator_keys": ["d-g"]})
-    yield Case(
-        name="coordinator: kind 9",
-        key=10,
-        values={"key": "d-g", "key_type": 9, "coordinator_keys": ["d-g"]},
-        versions=range(1, 100),
-    )
-    join = {
-        "group_id": "d-g",
-        "session_timeout": 10_000,
-        "rebalance_timeout": 10_000,
-        "protocol_type": "consumer",
-        "protocols": [{"name": "range", "metadata": b""}],
-    }
-    yield Case(name="join: needs an id", key=11, values=join, versions=range(4, 100), is_change=True)
-    yield Case(name="join: no group", key=11, values={**join, "group_id": ""}, is_change=True)
-    yield Case(name="join: short session", key=11, values={**join, "session_timeout": 5}, is_change=True)
-    yield Case(name="join: unknown member", key=11, values={**join, "member_id": "nobody"}, is_change=True)
-    yield Case(name="join: no protocol", key=11, values={**join, "protocols": []}, is_change=True)
-    member = {
-        "group_id": "d-none",
-        "generation_id": 1,
-        "member_id": "m",
-        "members": [{"member_id": "m", "group_instance_id": None}],
-    }
-    yield Case(name="heartbeat: unknown", key=12, values=member)
-    yield Case(name="sync: unknown", key=14, values={**member, "protocol_type": "consumer", "protocol_name": "range"})
-    yield Case(name="leave: unknown", key=13, values=member)
-    yield Case(name="describe: unknown", key=15, values={"groups": ["d-none"], "include_authorized_operations": True})
-    yield Case(name="delete: unknown", key=42, values={"groups_names": ["d-none"]})
-
-    def commit(
-        group: str, topic: str, number: int, generation: int = -1, member_id: str = ""
-    ) -> Callable[[Any, int], Values]:
-        def values(ids: Any, _version: int) -> Values:
-            entry = {
-                "partition_index": number,
-                "committed_offset": 3,
-                "committed_leader_epoch": -1,
-                "committed_metadata": "m",
-                "commit_timestamp": -1,
-            }
-            return {
-                "group_id": group,
-                "generation_id_or_member_epoch": generation,
-                "member_id": member_id,
-                "retention_time": -1,
-                "topics": [{"name": topic, "topic_id": ids.get(topic, UNKNOWN_ID), "partitions": [entry]}],
-            }
-
-        return values
-
-    def committed(group: str, number: int) -> Callable[[Any, int], Values]:
-        def values(ids: Any, _version: int) -> Values:
-            topic = {"name": DATA, "topic_id": ids[DATA], "partition_indexes": [number]}
-            return {
-                "group_id": group,
-                "topics": [topic],
-                "groups": [{"group_id": group, "member_id": None, "member_epoch": -1, "topics": [topic]}],
-            }
-
-        return values
-
-    yield Case(name="commit", key=8, values=commit("d-simple", DATA, 0), is_change=True)
-    yield Case(name="commit: unknown partition", key=8, values=commit("d-simple", DATA, 9), is_change=True)
-    yield Case(name="commit: unknown topic", key=8, values=commit("d-simple", "d-missing", 0), is_change=True)
-    yield Case(name="commit: no member", key=8, values=commit("d-simple", DATA, 0, 5, "m"), is_change=True)
-    yield Case(name="committed", key=9, values=committed("d-simple", 0))
-    yield Case(name="committed: nothing there", key=9, values=committed("d-simple", 1))
-    yield Case(name="committed: unknown group", key=9, values=committed("d-none", 0))
-    yield Case(name="describe: simple", key=15, values={"groups": ["d-simple"]})
-    yield Case(name="list", key=16, values={})
-    yield Case(name="list: empty groups", key=16, values={"states_filter": ["Empty"]}, versions=range(4, 100))
-    gone = {
-        "group_id": "d-simple",
-        "topics": [{"name": DATA, "partitions": [{"partition_index": 0}, {"partition_index": 1}]}],
-    }
-    yield Case(name="forget", key=47, values=gone, is_change=True)
-    yield Case(name="forget: unknown group", key=47, values={**gone, "group_id": "d-none"}, is_change=True)
 
 
 def delete_records() -> Iterator[Case]:

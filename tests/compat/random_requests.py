@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
-from tests.compat.differential_cases import COMPACT, DATA, EMPTY, NO_ID, T0, UNKNOWN_ID
+from tests.compat.differential_names import COMPACT, DATA, EMPTY, NO_ID, T0, UNKNOWN_ID
 from tests.support.differential import Case
 
 _TOPIC = st.sampled_from([DATA, COMPACT, EMPTY, "d-missing", "a/b", "", "..", "x" * 250])

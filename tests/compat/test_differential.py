@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from tests.compat.differential_cases import COMPACT, DATA, EMPTY, alike, every_case, fill, setup
+from tests.compat.differential_cases import alike, every_case, fill, setup
+from tests.compat.differential_names import COMPACT, DATA, EMPTY
 from tests.compat.group_lives import CLIENTS, LIVES, TOPIC, story
 from tests.compat.known_differences import KNOWN
 from tests.compat.random_requests import cases

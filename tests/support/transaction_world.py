@@ -21,9 +21,8 @@ SETTINGS = {
     "offsets_topic_num_partitions": "1",
     "transaction_state_log_num_partitions": "1",
     "group_initial_rebalance_delay_ms": "0",
-    "log_index_size_max_bytes": str(
-        64 * 1024
-    ),  # a disk in memory holds all of it, and many worlds wait for the collector
+    # A disk in memory holds all of it, and many worlds wait for the collector.
+    "log_index_size_max_bytes": "65536",
 }
 
 
