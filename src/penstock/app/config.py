@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.app.listeners import read_listeners
-from penstock.base.config import ConfigKey, integer, table, text, value_text
+from penstock.base.config import ConfigKey, integer, is_port, table, text, value_text
 from penstock.base.errors import ConfigError
 from penstock.controller import config as controller
 from penstock.coordinator.groups import config as groups
@@ -31,7 +31,7 @@ _ENSEMBLE = re.compile(rf"({_SERVER}(,{_SERVER})*(/(?!\.\.?(/|$))[^/]+)*/?)?")
 
 def _check_ensemble(value: str) -> str | None:
     ports = _PORT.findall(value.partition("/")[0])
-    if _ENSEMBLE.fullmatch(value) and all(0 < int(port) <= 65_535 for port in ports):
+    if _ENSEMBLE.fullmatch(value) and all(map(is_port, ports)):
         return None
     return "must be host:port,host:port,... and perhaps a path behind the last"
 

@@ -13,6 +13,12 @@ T = TypeVar("T")
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+PORT_MAX = 65_535
+
+
+def is_port(text: str, *, lowest: int = 1) -> bool:
+    """Whether a text is a port's number; `lowest=0` where the system may choose one."""
+    return text.isdecimal() and len(text) <= len(str(PORT_MAX)) and lowest <= int(text) <= PORT_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from typing import Any
 
 from penstock.app.config import BrokerConfig
 from penstock.app.zookeeper_server import ZooKeeperServer, free_port
+from penstock.base.config import PORT_MAX, is_port
 from penstock.base.errors import DirectoryLockedError, PenstockError
 from penstock.base.files import SystemFiles
 from penstock.cli.children import serve_command
@@ -29,8 +30,7 @@ _START_SECONDS_MAX = 120
 _STOP_SECONDS_MAX = 60
 _LOOK_SECONDS = 1.0
 _COMPLAINT = "penstock: "
-_PORT_MAX = 65_535
-_NUMBERS_MAX = {"id": 2**31 - 1, "pid": 2**31 - 1, "port": _PORT_MAX}
+_NUMBERS_MAX = {"id": 2**31 - 1, "pid": 2**31 - 1, "port": PORT_MAX}
 
 
 class LocalClusterError(PenstockError):
@@ -212,16 +212,16 @@ def _parse_listen(listen: str, brokers: int) -> tuple[str, int]:
     host, _, port = listen.rpartition(":")
     if not _is_address(listen):
         raise LocalClusterError(f"--listen {listen!r}: write HOST:PORT")
-    if int(port) + brokers - 1 > _PORT_MAX:
+    if int(port) + brokers - 1 > PORT_MAX:
         raise LocalClusterError(
-            f"--listen {listen!r}: {brokers} brokers take consecutive ports, and {_PORT_MAX} is the last"
+            f"--listen {listen!r}: {brokers} brokers take consecutive ports, and {PORT_MAX} is the last"
         )
     return host, int(port)
 
 
 def _is_address(text: str) -> bool:
     host, _, port = text.rpartition(":")
-    return bool(host) and port.isdecimal() and int(port) <= _PORT_MAX
+    return bool(host) and is_port(port, lowest=0)
 
 
 def _zookeeper_port(data: Path) -> int:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.base.config import is_port
 from penstock.base.errors import ConfigError
 from penstock.cli.cluster import parse_assignments
 
@@ -26,12 +27,12 @@ def zookeeper(
     from penstock.app.zookeeper_server import server_command, write_server_config
 
     host, _, port = listen.rpartition(":")
-    if not host or not _is_port(port):
+    if not host or not is_port(port):
         raise typer.BadParameter(f"--listen {listen!r}: write HOST:PORT")
     members = {}
     for number, where in parse_assignments(server or (), "--server").items():
         name, *ports = where.rsplit(":", 2)
-        if not number.isdecimal() or not name or len(ports) != 2 or not all(map(_is_port, ports)):
+        if not number.isdecimal() or not name or len(ports) != 2 or not all(map(is_port, ports)):
             raise typer.BadParameter(f"--server {number}={where}: write ID=HOST:PORT:PORT")
         members[int(number)] = where
     if members and member_id not in members:
@@ -51,7 +52,3 @@ def _check_free(host: str, port: int) -> None:
             probe.bind(address)
     except OSError as error:
         raise ConfigError(f"--listen {host}:{port} cannot be listened on: {error.strerror or error}") from None
-
-
-def _is_port(text: str) -> bool:
-    return text.isdecimal() and 0 < int(text) <= 65_535

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from penstock.base.config import ConfigKey, boolean, integer, table, text, text_list
+from penstock.base.config import ConfigKey, boolean, integer, is_port, table, text, text_list
 from penstock.base.errors import ConfigError
 from penstock.client.security import PLAINTEXT, Security, security_for
 
@@ -64,7 +64,7 @@ def parse_addresses(texts: tuple[str, ...]) -> tuple[Address, ...]:
     addresses = []
     for one in texts:
         match = _ADDRESS.match(one)
-        if match is None or not 0 < int(match[3]) < 65536:
+        if match is None or not is_port(match[3]):
             raise ConfigError(f"bootstrap.servers: {one!r} is not host:port")
         addresses.append(Address(match[1] or match[2], int(match[3])))
     if not addresses:

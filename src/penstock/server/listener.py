@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from penstock.base.config import is_port
 from penstock.base.errors import ConfigError
 from penstock.handlers.api import Peer
 from penstock.protocol.primitives import Buffer
@@ -38,7 +39,7 @@ def parse_listener(text: str) -> Address:
     """NAME://host:port, as Kafka writes it; IPv6 in brackets, an empty host for all interfaces."""
     name, separator, rest = text.partition("://")
     host, colon, port = rest.rpartition(":")
-    if not separator or not colon or not name or not port.isdecimal() or not 0 <= int(port) <= 65_535:
+    if not separator or not colon or not name or not is_port(port, lowest=0):
         raise ConfigError(f"{text!r} is not a listener; write NAME://host:port, e.g. PLAINTEXT://127.0.0.1:9092")
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
         raise ConfigError(f"{text!r}: an IPv6 address stands in brackets")
