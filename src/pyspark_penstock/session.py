@@ -9,12 +9,14 @@ import atexit
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.base.errors import ConfigError
 
@@ -56,20 +58,70 @@ def make_session(
     if master.startswith("local"):
         # Else Spark looks the machine's name up, which may take seconds or fail.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(name).master(master)
-    for key, value in {**SETTINGS, **(settings or {})}.items():
-        builder = builder.config(key, value)
+    conf = SparkConf().setAppName(name).setMaster(master).setAll([*{**SETTINGS, **(settings or {})}.items()])
     with _output_to(jvm_output):
-        return builder.getOrCreate()
+        with _ending_java_at_signals():
+            SparkContext._ensure_initialized(conf=conf)
+        return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+@contextlib.contextmanager
+def _ending_java_at_signals() -> Iterator[None]:
+    """A JVM whose launch is broken off finds nobody to tell its port to, and stays for ever: so it ends first, and the signal
+    counts when its launch has failed by that. A second signal counts at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    import pyspark.java_gateway
+
+    gateway: Any = pyspark.java_gateway
+    came: list[int] = []
+    launched: list[subprocess.Popen[bytes]] = []
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    popen = gateway.Popen
+
+    def launch(*arguments: Any, **settings: Any) -> subprocess.Popen[bytes]:
+        child: subprocess.Popen[bytes] = popen(*arguments, **settings)
+        launched.append(child)
+        if came:
+            child.kill()
+        return child
+
+    def heed(number: int, _frame: object) -> None:
+        came.append(number)
+        for child in launched:
+            child.kill()
+        if len(came) > 1:
+            raise KeyboardInterrupt
+
+    gateway.Popen = launch
+    for number in kept:
+        signal.signal(number, heed)
+    try:
+        yield
+    finally:
+        gateway.Popen = popen
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 def end_session(session: SparkSession) -> None:
     """Stops it and its JVM, which would else end a little later than this process: nobody is left when a command returns."""
+    try:
+        session.stop()
+    finally:
+        end_java()
+
+
+def end_java() -> None:
+    """Ends the JVM of this process, if there is one, whatever it is at."""
     from pyspark import SparkContext
 
-    session.stop()
     gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
     java = None if gateway is None else gateway.__dict__.get("proc")
     if gateway is None or java is None:

@@ -1,7 +1,8 @@
-"""A standalone cluster from the pip package: two workers read and write, one is killed, every row is there once."""
+"""A standalone cluster from the pip package: two workers read and write, one is killed, every row is there once; pipelines too."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyarrow.parquet import read_table  # type: ignore[import-untyped]
 from tools.java import ensure_java_home
 
 from tests.pipelines import cluster_driver
@@ -17,6 +19,29 @@ from tests.support.processes import Child, free_port, wait_until
 
 SECONDS = 300
 ROWS, FEW_ROWS = 10_000, 600
+PIPELINE = """
+import os
+from pyspark.sql import functions as F
+from pyspark_penstock.pipelines import Pipeline
+
+pipeline = Pipeline("p", servers="{servers}", spark={{
+    "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m",
+}})
+pipeline.source("orders", topic="{topic}", schema="id BIGINT", dead_letters={{"topic": "{bad}"}})
+
+def half_of(number):
+    return number // 2 if number % 2 == 0 else None
+
+@pipeline.transform()
+def worked(orders):
+    half = F.udf(half_of, "bigint")
+    place = F.udf(os.getcwd, "string").asNondeterministic()
+    return orders.select("id", half("id").alias("half"), place().alias("place"))
+
+pipeline.sink("to_topic", view="worked", topic="{copy}", key="id")
+pipeline.sink("to_table", view="worked", parquet="table")
+"""
+"""An executor works in a directory of its own, below its worker's."""
 
 
 def environment() -> dict[str, str]:
@@ -116,3 +141,32 @@ def test_a_cluster_that_loses_a_worker_writes_every_row_once(
         assert driver.output.read_text().endswith("done\n"), driver.output.read_text()[-3000:]
     found = sorted(row.value or b"" for row in committed(penstock_server, copy))
     assert found == [b"%05d" % number for number in range(ROWS)]
+
+
+@pytest.mark.long
+def test_a_pipeline_runs_on_a_cluster_and_takes_its_functions_there(
+    cluster: tuple[str, list[Child]], penstock_server: str, tmp_path: Path
+) -> None:
+    address, _ = cluster
+    topic, copy, bad = (new_topic(penstock_server, partitions=2) for _ in range(3))
+    for partition in (0, 1):
+        numbers = range(partition, FEW_ROWS, 2)
+        send(penstock_server, topic, [b'{"id": %d}' % number for number in numbers], partition=partition)
+    send(penstock_server, topic, [b"oops"], partition=1)
+    file = tmp_path / "p.py"
+    file.write_text(PIPELINE.format(servers=penstock_server, topic=topic, copy=copy, bad=bad))
+    command = [sys.executable, "-m", "penstock.cli", "pipeline", "run", str(file), "--master", address, "--json"]
+    with Child(command, output=tmp_path / "run.log", env=environment()) as run:
+        wait_until(lambda: not run.is_alive(), seconds=SECONDS, what="the end")
+        assert run.stop() == 0, run.output.read_text()[-3000:]
+    last = {told["flow"]: told for told in map(json.loads, run.output.read_text().splitlines())}
+    assert {flow: (told["state"], told["rows"], told["restarts"]) for flow, told in last.items()} == dict.fromkeys(
+        ("orders_bad", "to_topic", "to_table"), ("done", FEW_ROWS + 1, 0)
+    )
+    written = [json.loads(row.value or b"") for row in committed(penstock_server, copy)]
+    assert sorted(row["id"] for row in written) == list(range(FEW_ROWS))
+    assert all(row.get("half") == (None if row["id"] % 2 else row["id"] // 2) for row in written)
+    places = {Path(row["place"]) for row in written}
+    assert {place.parents[1] for place in places} == {tmp_path / "work"}, "the executors made the rows"
+    assert sorted(read_table(tmp_path / "table")["id"].to_pylist()) == list(range(FEW_ROWS))
+    assert [row.value for row in committed(penstock_server, bad)] == [b"oops"]

@@ -23,6 +23,7 @@ from pyspark_penstock.pipelines.templates import write_template
 
 SOURCE = {"topic": "t", "servers": "b:1", "schema": "id STRING"}
 SINK = {"from": "orders", "console": True}
+PYTHON = "from pyspark_penstock.pipelines import Pipeline\npipeline = Pipeline('p')\n"
 
 
 @pytest.mark.parametrize("name", ["orders.yaml", "orders.py"])
@@ -97,6 +98,23 @@ def test_a_mistake_in_a_file_is_one_sentence_with_its_place(
         ("p.yaml", "- a", "p.yaml must be a mapping of names to values, not a list"),
         ("p.py", "x = 1\ny = z", "p.py, line 2: NameError: name 'z' is not defined"),
         ("p.py", "x = (", "p.py, line 1: SyntaxError: "),
+        ("p.yaml", "sinks:\n  a: 2026-02-30", "p.yaml, line 2: no YAML: no value can be made of what is there: day "),
+        (
+            "p.yaml",
+            f"restarts: {'9' * 5000}",
+            "p.yaml, line 1: no YAML: no value can be made of what is there: Exceeds ",
+        ),
+        ("p.yaml", "a: !!timestamp soon", "p.yaml, line 1: no YAML: no value can be made of what is there: "),
+        ("p.yaml", "[" * 5000, "p.yaml: no YAML: too deep"),
+        ("p.py", "import sys\nsys.exit()", "p.py, line 2: SystemExit: "),
+        ("p.py", 'x = "\0"', "p.py: SyntaxError: source code string cannot contain null bytes"),
+        (
+            "p.py",
+            f"{PYTHON}pipeline.transform()(dict)",
+            "transforms, dict: <class 'dict'> does not say what its parameters",
+        ),
+        ("p.py", f"{PYTHON}other = Pipeline('other')", "p.py: makes 2 pipelines at its top level"),
+        ("p.py", f"{PYTHON}same = pipeline", "p.py: there are no sources"),
         ("p.py", "x = 1", "p.py: makes 0 pipelines at its top level"),
         ("p.toml", "", "a pipeline's file ends in .yaml, .yml or .py"),
         ("", "", "there is no such file"),
@@ -190,6 +208,12 @@ def test_a_storage_is_held_by_one_process_and_read_by_all(tmp_path: Path) -> Non
     found = read_status(storage)
     assert found is not None
     assert not found.is_running
+    with (
+        other_run(storage) as starting,  # what stands there tells of the one before it
+        pytest.raises(PipelineError, match=rf"another run of this pipeline \(process {starting.pid}\)"),
+        holding(storage),
+    ):
+        pass
 
 
 def test_status_tells_of_the_last_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

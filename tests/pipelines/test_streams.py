@@ -1,8 +1,9 @@
-"""Streams read every record once: over restarts, crashes in the first batch, limits, and partitions that come later."""
+"""Streams read every record once: over restarts, crashes in the first batch, limits, and topics and partitions that come later."""
 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,20 +21,29 @@ Batches = list[list[str]]
 class Stream:
     """A stream into a list of batches, which may be told to fail, and started again on its checkpoint."""
 
-    def __init__(self, spark: SparkSession, server: str, topic: str, checkpoint: Path, **options: str) -> None:
+    def __init__(
+        self, spark: SparkSession, server: str, topic: str, checkpoint: Path, *, by: str = "subscribe", **options: str
+    ) -> None:
         self.checkpoint = checkpoint
         self.batches: Batches = []
         self.fails = False
+        self.meanwhile: list[Callable[[], None]] = []
+        """Done within the next batches that have rows, one in each: the stream looks at nothing before that is over."""
         self.source = "penstock"
-        self._spark, self._server, self._topic, self._options = spark, server, topic, options
+        self._spark, self._server, self._options = spark, server, {by: topic, **options}
 
     @property
     def values(self) -> list[str]:
         return [value for batch in self.batches for value in batch]
 
+    @property
+    def committed(self) -> int:
+        """Batches that no start gives again."""
+        return sum(path.name.isdigit() for path in (self.checkpoint / "commits").glob("*"))
+
     def start(self, **trigger: str | bool) -> StreamingQuery:
         reader = self._spark.readStream.format(self.source).option("kafka.bootstrap.servers", self._server)
-        frame = reader.option("subscribe", self._topic).options(**self._options).load()
+        frame = reader.options(**self._options).load()
         writer = frame.selectExpr("CAST(value AS STRING) AS value", "partition", "offset").writeStream
         writer = writer.foreachBatch(self._keep).option("checkpointLocation", str(self.checkpoint))
         return writer.trigger(**trigger).start()  # type: ignore[arg-type]
@@ -47,6 +57,8 @@ class Stream:
         found = [row.value for row in frame.orderBy("partition", "offset").collect()]
         if self.fails:
             raise RuntimeError("this batch was told to fail")
+        if found and self.meanwhile:
+            self.meanwhile.pop(0)()
         self.batches.append(found)
 
 
@@ -172,6 +184,56 @@ def test_a_partition_that_comes_later_is_read_from_its_beginning(
     send(server, topic, texts(5, 10), partition=1)
     reading.run()
     assert reading.values == numbers(5, 10)
+
+
+def read_while_it_grows(reading: Stream, server: str, topic: str, grow: Callable[[], None], total: int) -> None:
+    """Five records into the topic of a stream that runs already; within their batch more comes, until there are so many in all."""
+    reading.meanwhile.append(grow)
+    query = reading.start(processingTime="0 seconds")
+    try:
+        wait_until(lambda: bool(reading.batches), seconds=60, what="the stream has begun")
+        send(server, topic, texts(0, 5))
+        wait_until(lambda: len(reading.values) >= total or not query.isActive, seconds=60, what="all have been read")
+        wait_until(  # or the last of them is given once more
+            lambda: reading.committed >= len(reading.batches) or not query.isActive,
+            seconds=60,
+            what="they are committed",
+        )
+        assert query.exception() is None
+    finally:
+        query.stop()
+    reading.run()  # from the checkpoint: what was read does not come again
+    assert sorted(reading.values, key=int) == numbers(0, total)
+
+
+def test_a_topic_made_while_a_stream_by_pattern_lives_is_read_from_its_first_record(
+    server: str, stream: Callable[..., Stream]
+) -> None:
+    prefix = f"p-{uuid.uuid4().hex[:8]}"
+    topic = new_topic(server, prefix=prefix)
+    send(server, topic, [b"before the stream"])
+
+    def grow() -> None:
+        later, elsewhere = new_topic(server, partitions=2, prefix=prefix), new_topic(server, prefix=f"not-{prefix}")
+        send(server, later, texts(5, 10))
+        send(server, later, texts(10, 15), partition=1)
+        send(server, elsewhere, [b"of no matching topic"])
+
+    read_while_it_grows(stream(server, f"{prefix}-.*", by="subscribePattern"), server, topic, grow, total=15)
+
+
+def test_a_partition_added_while_a_stream_lives_is_read_from_its_first_record(
+    server: str, stream: Callable[..., Stream]
+) -> None:
+    topic = new_topic(server)
+    send(server, topic, [b"before the stream"])
+
+    def grow() -> None:
+        add_partitions(server, topic, 3)
+        send(server, topic, texts(5, 10), partition=1)
+        send(server, topic, texts(10, 15), partition=2)
+
+    read_while_it_grows(stream(server, topic), server, topic, grow, total=15)
 
 
 def test_a_wrong_option_is_said_and_nothing_else(stream: Callable[..., Stream], penstock_server: str) -> None:

@@ -34,8 +34,8 @@ class Row(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def new_topic(server: str, partitions: int = 1) -> str:
-    name = f"t-{uuid.uuid4().hex[:8]}"
+def new_topic(server: str, partitions: int = 1, *, prefix: str = "t") -> str:
+    name = f"{prefix}-{uuid.uuid4().hex[:8]}"
     admin = AdminClient(client_config(server))
     for future in admin.create_topics([NewTopic(name, partitions, 1)]).values():
         future.result(SECONDS)

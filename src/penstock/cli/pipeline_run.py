@@ -47,7 +47,7 @@ def run_check(file: Path, master: str, *, is_noisy: bool) -> int:
     from pyspark_penstock.pipelines.run import session_for
 
     spec = read_file(file)
-    with _scratch_output(is_noisy) as output, session_for(spec, master, output=output) as spark:
+    with _scratch_output(is_noisy) as output, session_for(spec, master, output=output, is_kept=False) as spark:
         _, mistakes = check(spark, spec)
     for mistake in mistakes:
         print(mistake)
@@ -78,6 +78,7 @@ def run_run(file: Path, master: str, *, is_noisy: bool, as_json: bool) -> int:
     spec = read_file(file)
     display = JsonDisplay() if as_json else TextDisplay()
     with StopSignals() as stopping, display:
+        stopping.interrupt()
         try:
             statuses = run(
                 spec,
@@ -132,6 +133,11 @@ class StopSignals:
     def __call__(self) -> bool:
         return self._asked
 
+    def interrupt(self) -> None:
+        """Until `arm` they interrupt: nothing runs yet that has to end in order, and Spark's master may be waited for in vain."""
+        for number in self._kept:
+            signal.signal(number, _interrupt)
+
     def arm(self) -> None:
         for number in self._kept:
             signal.signal(number, self._ask)
@@ -146,6 +152,10 @@ class StopSignals:
     def __exit__(self, *_: object) -> None:
         for number, handler in self._kept.items():
             signal.signal(number, handler)
+
+
+def _interrupt(_number: int, _frame: Any) -> None:
+    raise KeyboardInterrupt
 
 
 # ---- what a run shows

@@ -85,7 +85,10 @@ def _apply(spark: SparkSession, transform: Transform, frames: Mapping[str, DataF
         raise PipelineError(f"needs {missing[0]}")
     from pyspark.sql import DataFrame
 
-    made = transform.function(*(frames[name] for name in transform.inputs))
+    try:
+        made = transform.function(*(frames[name] for name in transform.inputs))
+    except SystemExit as error:
+        raise PipelineError(f"the function ended by SystemExit: {error}") from None
     if not isinstance(made, DataFrame):
         raise PipelineError(f"the function returned {type(made).__name__}, not a DataFrame")
     return made

@@ -48,10 +48,20 @@ def read_file(path: Path) -> PipelineSpec:
 def _load_yaml(path: Path) -> Any:
     import yaml
 
+    class Loader(yaml.SafeLoader):
+        def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+            try:
+                return super().construct_object(node, deep)
+            except (ValueError, AttributeError) as error:  # a day that no month has, a number of thousands of digits
+                reason = f"no value can be made of what is there: {error}"
+                raise yaml.constructor.ConstructorError(problem=reason, problem_mark=node.start_mark) from None
+
     try:
         text = path.read_text(encoding="utf-8")
-        _refuse_twins(yaml.compose(text, yaml.SafeLoader), path)
-        return yaml.safe_load(text)
+        _refuse_twins(yaml.compose(text, Loader), path)
+        return Loader(text).get_single_data()
+    except RecursionError:
+        raise PipelineError(f"{path}: no YAML: too deep") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = "" if mark is None else f", line {mark.line + 1}"
@@ -87,7 +97,7 @@ def _refuse_twins(root: Any, path: Path) -> None:
 def _read_python(path: Path) -> PipelineSpec:
     from pyspark_penstock.pipelines.builder import Pipeline
 
-    found = [value for value in run_python(path).values() if isinstance(value, Pipeline)]
+    found = list({id(value): value for value in run_python(path).values() if isinstance(value, Pipeline)}.values())
     if len(found) != 1:
         raise PipelineError(f"{path}: makes {len(found)} pipelines at its top level; it must make one Pipeline(…)")
     return read_content(found[0].content, path)
@@ -102,7 +112,7 @@ def run_python(path: Path) -> dict[str, Any]:
         raise PipelineError(f"{path}: {error.strerror}") from None
     except PipelineError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # it must not end a command either, which would then have gone well
         line = _line_in(error, path)
         raise PipelineError(f"{path}{line}: {type(error).__name__}: {error}") from error
     return namespace
@@ -110,7 +120,7 @@ def run_python(path: Path) -> dict[str, Any]:
 
 def _line_in(error: BaseException, path: Path) -> str:
     if isinstance(error, SyntaxError):
-        return f", line {error.lineno}"
+        return "" if error.lineno is None else f", line {error.lineno}"
     numbers = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     return f", line {numbers[-1]}" if numbers else ""
 
@@ -311,12 +321,19 @@ def _transform(name: str, fields: Fields, folder: Path) -> Transform:
         name=name,
         sql=sql,
         function=function,
-        inputs=() if function is None else tuple(inspect.signature(function).parameters),
+        inputs=() if function is None else _parameters(function, fields.place),
         watermark=_watermark(fields),
         expectations=_expectations(fields),
     )
     fields.end()
     return found
+
+
+def _parameters(function: Callable[..., Any], place: str) -> tuple[str, ...]:
+    try:
+        return tuple(inspect.signature(function).parameters)
+    except ValueError:  # some that are not written in Python
+        raise PipelineError(f"{place}: {function!r} does not say what its parameters are called") from None
 
 
 def _function(text: str, place: str, folder: Path) -> Callable[..., Any]:

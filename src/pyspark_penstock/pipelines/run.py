@@ -16,9 +16,9 @@ from pyspark_penstock.pipelines.check import check
 from pyspark_penstock.pipelines.flows import FAILED, Flow, FlowStatus
 from pyspark_penstock.pipelines.frames import Mistake
 from pyspark_penstock.pipelines.model import PipelineError, PipelineSpec
-from pyspark_penstock.pipelines.sentences import sentence, without_walls
+from pyspark_penstock.pipelines.sentences import last_words, sentence, without_walls
 from pyspark_penstock.pipelines.storage import holding, write_progress
-from pyspark_penstock.session import end_session, make_session
+from pyspark_penstock.session import end_java, end_session, make_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,20 +41,29 @@ class MistakesError(PipelineError):
 
 
 @contextlib.contextmanager
-def session_for(spec: PipelineSpec, master: str, *, output: Path | None) -> Iterator[SparkSession]:
+def session_for(
+    spec: PipelineSpec, master: str, *, output: Path | None, is_kept: bool = True
+) -> Iterator[SparkSession]:
     """A session with the pipeline's settings, ended at the end. `output`: where the JVM prints, None for here."""
     settings = {"spark.ui.enabled": "true", **spec.settings}
+    printed_before = output.stat().st_size if output is not None and output.exists() else 0
     try:
         session = make_session(spec.name, master=master, settings=settings, jvm_output=output)
-    except Exception as error:
-        where = "" if output is None else f" (its output is in {output})"
-        raise PipelineError(f"Spark does not start: {sentence(error)}{where}") from error
-    try:
-        with contextlib.nullcontext() if output is None else without_walls():
+    except BaseException as error:
+        end_java()
+        if not isinstance(error, Exception):
+            raise  # somebody does not want to wait for it
+        reason, where = sentence(error), ""
+        if output is not None and output.exists():
+            reason = last_words(output.read_bytes()[printed_before:]) or reason
+            where = f" (its output is in {output})" if is_kept else " (--noisy shows its output)"
+        raise PipelineError(f"Spark does not start: {reason}{where}") from error
+    with contextlib.nullcontext() if output is None else without_walls():
+        try:
             yield session
-    finally:
-        close_clusters()
-        end_session(session)
+        finally:
+            close_clusters()
+            end_session(session)
 
 
 class Run:
@@ -168,11 +177,22 @@ def run(
     is_noisy: bool = False,
 ) -> list[FlowStatus]:
     """Runs a pipeline to its end. `begun` is told the address of Spark's UI. Statuses with FAILED among them: it failed."""
-    with holding(spec.storage), session_for(spec, master, output=None if is_noisy else spec.spark_output) as spark:
-        one = Run(spark, spec, show)
-        one.prepare()
-        begun(one.ui)
-        return one.go(watch, should_stop)
+    from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+
+    output = None if is_noisy else spec.spark_output
+    try:
+        with holding(spec.storage), session_for(spec, master, output=output) as spark:
+            one = Run(spark, spec, show)
+            one.prepare()
+            begun(one.ui)
+            return one.go(watch, should_stop)
+    except Py4JJavaError as error:
+        raise PipelineError(sentence(error)) from error
+    except (Py4JError, ConnectionRefusedError, ConnectionResetError):  # its text would be asked of a JVM that is gone
+        where = "" if output is None else f" (its output is in {output})"
+        raise PipelineError(
+            f"Spark ended in the middle of the run; the next goes on from the checkpoints{where}"
+        ) from None
 
 
 def is_failure(statuses: Sequence[FlowStatus]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception)): (.+)$", re.
 _JAVA_ERROR = re.compile(r"^(?:Caused by)?: ([\w.$]+(?:Error|Exception)(?:: .+)?)$", re.MULTILINE)
 _CODE = re.compile(r"^\s*\[[\w.]+\]\s*")
 _TAIL = re.compile(r"\s*SQLSTATE: \w+.*\Z", re.DOTALL)
+_LAST_WORDS = re.compile(r"Application has been killed\. Reason: (.+)|^Exception in thread \"main\" [\w.$]+: (.+)", re.MULTILINE)  # fmt: skip
 _WRAPPERS = ("PythonException", "Py4JJavaError", "StreamingQueryException", "SparkException", "PySparkRuntimeError", "SystemError")  # fmt: skip
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\]\s*(.+?)\s*SQLSTATE", re.DOTALL)
 
@@ -31,6 +33,13 @@ LASTING = (
 """Errors that another try meets again."""
 
 
+class _NoTraceOfTheGateway(logging.Filter):
+    """Py4J logs one, to nobody's logger in particular, when a JVM that is gone is called."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not str(record.msg).endswith("while sending command.")
+
+
 @contextmanager
 def without_walls() -> Iterator[None]:
     """PySpark prints errors of analysis with their plan and traces before anybody could put them into a sentence; not here."""
@@ -40,9 +49,12 @@ def without_walls() -> Iterator[None]:
     kept = [logger.disabled for logger in loggers]
     for logger in loggers:
         logger.disabled = True
+    filtered = _NoTraceOfTheGateway()  # one for each block: they stand in one another
+    logging.getLogger().addFilter(filtered)
     try:
         yield
     finally:
+        logging.getLogger().removeFilter(filtered)
         for logger, was_disabled in zip(loggers, kept, strict=True):
             logger.disabled = was_disabled
 
@@ -62,6 +74,12 @@ def sentence(error: BaseException | str) -> str:
         return _plain(java[-1])
     first = _plain(text)
     return first or type(error).__name__
+
+
+def last_words(printed: bytes) -> str:
+    """Why a JVM gave up, from what it printed: its caller is told only that it is gone. Nothing where it does not say."""
+    found = _LAST_WORDS.findall(printed.decode(errors="replace"))
+    return _plain("".join(found[-1])) if found else ""
 
 
 def is_lasting(error: BaseException | str) -> bool:

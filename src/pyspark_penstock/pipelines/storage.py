@@ -62,8 +62,7 @@ def holding(storage: Path) -> Iterator[None]:
     try:
         lock = SystemFiles().lock(str(storage / LOCK))
     except DirectoryLockedError:
-        known = _load(storage)
-        who = f" (process {known['process_id']})" if known else ""
+        who = f" (process {holder})" if (holder := holder_of(storage)) else ""
         raise PipelineError(f"{storage} is in use by another run of this pipeline{who}: one at a time") from None
     try:
         yield
