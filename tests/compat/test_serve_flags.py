@@ -98,7 +98,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 class Busy:
-    """A broker that stays in its recovery (`open`) or its last flush (`close`) until it is told to go on."""
+    """A broker that stays in its recovery (`open`) or its last flush (`_close`) until it is told to go on."""
 
     def __init__(self, work: str, directory: Path) -> None:
         options = ["--data", str(directory / "data"), "--listen", "127.0.0.1:0"]
@@ -157,7 +157,7 @@ def test_a_signal_ends_a_start_that_waits_for_zookeeper(tmp_path: Path) -> None:
                 assert broker.stop() == 0
 
 
-@pytest.mark.parametrize("work", ["open", "close"])
+@pytest.mark.parametrize("work", ["open", "_close"])
 def test_a_second_signal_hurries_also_where_logs_are_recovered_or_flushed(tmp_path: Path, work: str) -> None:
     with Busy(work, tmp_path) as broker:
         broker.wait_for("busy" if work == "open" else "ready")

@@ -21,6 +21,7 @@ class Delayed(Generic[K]):
         self.purgatory: Purgatory[K] = Purgatory(name, clock.monotonic_ms())
         self._changed: dict[K, None] = {}
         self._is_held = False
+        self._is_stopped = False
         self._timer: Timer | None = None
         self._wake_ms = 0
 
@@ -64,9 +65,15 @@ class Delayed(Generic[K]):
         for key in changed:
             self.purgatory.check(key)
 
+    def stop(self) -> None:
+        """Whatever waits is left to wait: the process ends."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
     def _set_timer(self) -> None:
         wake_ms = self.purgatory.next_wake_ms()
-        if wake_ms is None or (self._timer is not None and self._wake_ms <= wake_ms):
+        if wake_ms is None or self._is_stopped or (self._timer is not None and self._wake_ms <= wake_ms):
             return
         if self._timer is not None:
             self._timer.cancel()

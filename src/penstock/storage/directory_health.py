@@ -6,13 +6,15 @@ from penstock.base.errors import StorageError
 
 
 class DirectoryHealth:
-    """Shared by the logs of one directory; after the first failure nothing is appended to any of them."""
+    """Shared by the logs of one directory; after the first failure, or when it is closed, nothing is appended to any of them."""
 
-    __slots__ = ("failure", "path")
+    __slots__ = ("failure", "is_closed", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.failure: str | None = None
+        self.is_closed = False
+        """Its logs are being flushed for the last time, on threads: whatever comes late is refused."""
 
     def fail(self, error: OSError) -> StorageError:
         if self.failure is None:
@@ -20,5 +22,10 @@ class DirectoryHealth:
         return StorageError(self.failure)
 
     def check(self) -> None:
+        self.check_failure()
+        if self.is_closed:
+            raise StorageError(f"log directory {self.path} is closed")
+
+    def check_failure(self) -> None:
         if self.failure is not None:
             raise StorageError(self.failure)

@@ -10,7 +10,7 @@ from penstock.storage.checkpoints import EpochStart
 
 
 class FlushJob(NamedTuple):
-    """Syncs the files of some segments and their directory. Safe on any thread: it opens its own descriptors."""
+    """Syncs the files of some segments, and their directory once. Safe on any thread: it opens its own descriptors."""
 
     files: Files
     directory: str
@@ -36,9 +36,9 @@ class FlushJob(NamedTuple):
             finally:
                 file.close()
         try:
-            if self.sync_names or self.snapshots:
-                self.files.sync_directory(self.directory)
-            if self.leader_epochs is not None:
+            if self.leader_epochs is not None:  # which syncs the directory too, and all other names with it
                 checkpoints.write_epochs(self.files, f"{self.directory}/{names.LEADER_EPOCHS}", self.leader_epochs)
+            elif self.sync_names or self.snapshots:
+                self.files.sync_directory(self.directory)
         except FileNotFoundError:
             return

@@ -18,16 +18,35 @@ UNDEFINED_OFFSET = -1
 
 
 class LeaderEpochs:
-    """Pure: `dirty` says that the file on disk lags behind."""
+    """Pure: `dirty` says that the file on disk says something else."""
 
-    __slots__ = ("_entries", "dirty")
+    __slots__ = ("_entries", "_written")
 
     def __init__(self, entries: Sequence[EpochStart] = ()) -> None:
+        """`entries` are those of the file."""
         self._entries: list[EpochStart] = []
-        self.dirty = False
+        self._written: tuple[EpochStart, ...] | None = tuple(entries)
         for entry in entries:
             self.assign(entry.epoch, entry.start_offset)
-        self.dirty = False
+
+    @property
+    def dirty(self) -> bool:
+        """An epoch that was dropped and came back is none that has to be written: so it goes with each start of an idle log."""
+        return self._written is None or self._written != tuple(self._entries)
+
+    def is_written_below(self, end_offset: int) -> bool:
+        """Whether the file says of a log that ends at `end_offset` what is to be said. An epoch that begins there has written
+        nothing, and whoever opens the log, Kafka too, drops it: nobody has to wait for it at a stop."""
+        if self._written is None:
+            return False
+        told, wanted = (
+            [one for one in every if one.start_offset < end_offset] for every in (self._written, self._entries)
+        )
+        return told == wanted
+
+    def distrust_file(self) -> None:
+        """Nobody knows what the file says: it is to be written, whatever the entries are."""
+        self._written = None
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:
@@ -54,7 +73,6 @@ class LeaderEpochs:
         while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
             entries.pop()
         entries.append(EpochStart(epoch, start_offset))
-        self.dirty = True
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochStart:
@@ -86,7 +104,6 @@ class LeaderEpochs:
         entries = self._entries
         while entries and entries[-1].start_offset >= end_offset:
             entries.pop()
-            self.dirty = True
 
     def truncate_from_start(self, start_offset: int) -> None:
         """The log now starts at `start_offset`: the epoch that holds it is kept, and starts there."""
@@ -96,16 +113,19 @@ class LeaderEpochs:
             return
         kept = EpochStart(entries[slot - 1].epoch, start_offset)
         entries[:slot] = [kept]
-        self.dirty = True
 
     def take_dirty(self) -> tuple[EpochStart, ...] | None:
-        """The entries, if the file on disk lags behind them; the caller writes them."""
+        """The entries, if the file on disk says something else; the caller writes them."""
         if not self.dirty:
             return None
-        self.dirty = False
-        return tuple(self._entries)
+        self._written = tuple(self._entries)
+        return self._written
+
+    def restart(self) -> tuple[EpochStart, ...]:
+        """Clears them; the caller writes what is returned, whatever the file says."""
+        self._entries.clear()
+        self._written = ()
+        return self._written
 
     def clear(self) -> None:
-        if self._entries:
-            self._entries.clear()
-            self.dirty = True
+        self._entries.clear()

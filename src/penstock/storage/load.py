@@ -52,6 +52,8 @@ class LoadRequest(NamedTuple):
     high_watermark: int = 0
     gaps_are_holes: bool = False
     """Whether a gap between two unflushed segments means lost data (any topic that is not compacted)."""
+    synced: bool = False
+    """Whether all that lies there is on disk: a clean end saw to it. A new log's directory is clean, and never was synced."""
 
 
 class LoadReport(NamedTuple):
@@ -80,6 +82,7 @@ def load_partition(
 ) -> tuple[PartitionLog, LoadReport]:
     """Opens one partition's directory; see the module for the order."""
     directory = request.directory
+    listed = files.list(directory) if request.synced else []
     found = clean_up(files, directory)
     recovered = _recover(request, files, found, jobs or InlineJobs(), started, progress)
     try:
@@ -94,6 +97,8 @@ def load_partition(
     partition_log = _assemble(request, files, clock, health, log, found.snapshots, reports, jitter_for)
     if not request.clean:
         _remove_below_start(partition_log)
+    elif request.synced and not reports and set(files.list(directory)) <= set(listed):
+        partition_log.found_synced()  # what was only removed, as the snapshot at an earlier end, each start removes again
     return partition_log, LoadReport(request.partition, len(bases), reports, cut, partition_log.end_offset, cut_names)
 
 
@@ -240,8 +245,7 @@ def _assemble(
         log.restart_at(log_start_offset, clock.wall_ms())
         reports = []
         snapshot_offsets = _drop_snapshots(files, directory, snapshot_offsets)
-        epochs.clear()
-        checkpoints.write_epochs(files, f"{directory}/{names.LEADER_EPOCHS}", ())
+        checkpoints.write_epochs(files, f"{directory}/{names.LEADER_EPOCHS}", epochs.restart())
     end_offset = log.end.offset
     _trim_epochs(epochs, reports, log_start_offset, end_offset)
     snapshots = Snapshots(files, directory, snapshot_offsets)
@@ -371,7 +375,7 @@ def _read_epochs(files: Files, directory: str, log: Log, reports: list[SegmentRe
     try:
         epochs = LeaderEpochs(checkpoints.read_epochs(files, f"{directory}/{names.LEADER_EPOCHS}"))
     except CorruptFileError:
-        epochs.dirty = True
+        epochs.distrust_file()
     if not epochs.entries:
         recovered_from = reports[0].base_offset if reports else log.end.offset
         for segment in log.segments:

@@ -56,6 +56,7 @@ class Log:
         self._active = active
         self.end = Place(end_offset, active.base_offset, active.size_bytes)
         self.names_to_sync = True
+        """Whether segments came, went or were cut since the directory was last synced."""
 
     # Segments as an ordered map.
     @property
@@ -193,6 +194,7 @@ class Log:
     # Removing.
     def detach(self, bases: Sequence[int]) -> list[Segment]:
         """Takes sealed segments out and renames their files `.deleted`; removing those is the caller's, later."""
+        self.names_to_sync = True
         removed = []
         for base_offset in bases:
             slot = bisect_left(self._bases, base_offset)
@@ -206,6 +208,7 @@ class Log:
 
     def replace(self, old_bases: Sequence[int], new: Sequence[Segment]) -> list[Segment]:
         """Puts compacted segments (already `.swap`) in the place of sealed ones; the old come back renamed `.deleted`."""
+        self.names_to_sync = True
         old = [segment for segment in self._segments[:-1] if segment.base_offset in set(old_bases)]
         slot = bisect_left(self._bases, old_bases[0])
         assert [segment.base_offset for segment in self._segments[slot : slot + len(old)]] == list(old_bases)
@@ -225,6 +228,7 @@ class Log:
         """Cuts everything at or above `offset`, newest first, so that a crash leaves a longer log, never a hole."""
         if offset >= self.end.offset:
             return
+        self.names_to_sync = True
         dropped = False
         while len(self._segments) > 1 and self._bases[-1] > offset:
             self._remove_files(self._segments.pop())

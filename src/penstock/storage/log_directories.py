@@ -3,7 +3,7 @@
 Per directory: `.lock` keeps other processes out; `.kafka_cleanshutdown` says that everything was flushed (removed before
 anything is loaded, so that a crash while loading counts as unclean, KAFKA-10471); four checkpoints hold recovery points,
 high watermarks, log starts and how far compaction came. A directory that fails goes offline, and the others go on.
-Who may call: the app, from one thread; loading and recovery run on the threads of `jobs`.
+Who may call: the app, from one thread; loading and recovery run on the threads of `jobs`, the last flushes on those of `closing_jobs`.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ class LogDirectories:
         *,
         config_for: Callable[[TopicPartition], LogConfig] | None = None,
         jobs: Jobs | None = None,
+        closing_jobs: Jobs | None = None,
         new_id: Callable[[], uuid.UUID] = uuid.uuid4,
         jitter_for: Callable[[LogConfig], int] = lambda _config: 0,
         open_files_max: int | None = None,
@@ -83,6 +84,7 @@ class LogDirectories:
         self._clock = clock
         self._config_for = config_for or (lambda _partition: log_config())
         self._jobs = jobs or InlineJobs()
+        self._closing_jobs = closing_jobs or self._jobs
         self._new_id = new_id
         self._jitter_for = jitter_for
         self._open_files = OpenFiles(sealed_files_max() if open_files_max is None else open_files_max)
@@ -269,6 +271,7 @@ class LogDirectories:
             log_start_offset=remembered.log_starts.get(partition, 0),
             high_watermark=remembered.high_watermarks.get(partition, 0),
             gaps_are_holes=not config.compact,
+            synced=clean,
         )
 
     def request_for(self, state: DirectoryState, partition: TopicPartition) -> LoadRequest:
@@ -480,13 +483,22 @@ class LogDirectories:
     # Ending.
     def close(self) -> list[str]:
         """Flushes every log; a directory gets its clean marker only if all of its logs closed well. Returns complaints."""
-        complaints = []
+        return self.close_job()()
+
+    def close_job(self) -> Callable[[], list[str]]:
+        """The same, to be run on a thread: from here on every log refuses what comes late."""
         self._new_logs.drop_all()
         for state in self.directories:
+            state.health.is_closed = True
+        return self._close
+
+    def _close(self) -> list[str]:
+        complaints = []
+        for state in self.directories:
             try:
-                for log in self._of(state).values():
-                    remove_files(self._files, log.removals.take_due(everything=True))
-                    log.close()
+                state.health.check_failure()
+                for _ in self._closing_jobs.run(partial(self._close_log, log) for log in self._of(state).values()):
+                    pass
                 self._checkpoint(state)
                 checkpoints.write_clean_marker(self._files, state.path)
             except (OSError, PenstockError) as error:
@@ -497,3 +509,7 @@ class LogDirectories:
         self.logs = {}
         self._home = {}
         return complaints
+
+    def _close_log(self, log: PartitionLog) -> None:
+        remove_files(self._files, log.removals.take_due(everything=True))
+        log.close()

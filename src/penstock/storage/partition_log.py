@@ -71,6 +71,10 @@ class PartitionLog:
         """Rises when segments are removed, replaced or truncated: a job's result from before is dropped."""
         self.cuts = 0
         """How often records were cut off its end: a copy made before is no copy any more."""
+        self._synced_offset: int | None = None
+        """The log's end when all of its files were last known to be on disk."""
+        self._given_out: FlushJob | None = None
+        """A flush that was not handed back, if ever it will be: what it was to write counts as not written."""
 
     # Offsets (row S12).
     @property
@@ -407,8 +411,8 @@ class PartitionLog:
             raise self._health.fail(error) from error
 
     def _restart_at(self, offset: int, now_ms: int) -> None:
-        self.leader_epochs.clear()  # on disk too, and first: an empty log cannot tell that they are another history's
-        checkpoints.write_epochs(self._files, f"{self.directory}/{names.LEADER_EPOCHS}", ())
+        # On disk too, and first: an empty log cannot tell that they are another history's.
+        checkpoints.write_epochs(self._files, f"{self.directory}/{names.LEADER_EPOCHS}", self.leader_epochs.restart())
         for known in list(self.snapshots.offsets):
             self.snapshots.remove(known)
         self.producers.clear()
@@ -425,7 +429,8 @@ class PartitionLog:
         The segment before the recovery point too: sealing it trimmed its files.
         """
         end_offset = self.log.end.offset
-        return FlushJob(
+        self._put_back(self._given_out)
+        self._given_out = FlushJob(
             self._files,
             self.directory,
             [segment.base_offset for segment in self.log.from_offset(self._offsets.recovery_point - 1)],
@@ -435,14 +440,24 @@ class PartitionLog:
             end_offset,
             self.epoch,
         )
+        return self._given_out
+
+    def _put_back(self, job: FlushJob | None) -> None:
+        """What this job was to write is to be written still."""
+        if job is not None:
+            self.log.names_to_sync = self.log.names_to_sync or job.sync_names
+            if job.leader_epochs is not None:
+                self.leader_epochs.distrust_file()
 
     def flushed(self, job: FlushJob) -> bool:
         """Takes a finished job's result; false where the log was cut meanwhile, and the result counts for nothing."""
+        if job is self._given_out:
+            self._given_out = None
         if job.epoch != self.epoch:
-            self.log.names_to_sync = self.log.names_to_sync or job.sync_names
-            self.leader_epochs.dirty = self.leader_epochs.dirty or job.leader_epochs is not None
+            self._put_back(job)
             return False
         self._last_flush_ms = self._clock.monotonic_ms()
+        self._synced_offset = job.end_offset
         self._offsets.recovery_point = max(self._offsets.recovery_point, job.end_offset)
         return True
 
@@ -460,14 +475,41 @@ class PartitionLog:
             raise self._health.fail(error) from error
         self.flushed(job)
 
+    def found_synced(self) -> None:
+        """Whoever opened the log knows that every file and name of it is on disk, as the log has it now."""
+        self.log.names_to_sync = False
+        self._synced_offset = self.log.end.offset
+
+    def _is_synced(self) -> bool:
+        """Whether closing the log changes none of its segments, and all of them are on disk. A recovery point at the end is not
+        enough: a raised start raises it over what no flush has seen, a cut or a roll changes what one has, and names with it."""
+        return (
+            self._given_out is None
+            and not self.log.names_to_sync
+            and self._synced_offset == self.log.end.offset
+            and self.log.active.is_finished
+        )
+
     def close(self) -> None:
-        """A clean end: indexes finished and trimmed, a snapshot of the producers, everything on disk."""
-        self._health.check()
+        """A clean end: indexes finished and trimmed, a snapshot of the producers, everything on disk. What is there is left alone:
+        a log to which nothing happened since its last flush, or since it was opened after a clean end, waits for no disk.
+
+        On any thread, where nobody else touches the log any more.
+        """
+        self._health.check_failure()
         try:
             end_offset = self.log.end.offset
-            self.snapshots.write(end_offset, self.producers.values())
+            is_synced = self._is_synced()
+            has_snapshot = is_synced and self.snapshots.says(end_offset, self.producers.values())
+            if not has_snapshot:
+                self.snapshots.write(end_offset, self.producers.values())
+            has_epochs = is_synced and self.leader_epochs.is_written_below(end_offset)
             self.log.close()
             job = self.flush_job()
+            if is_synced:
+                job = job._replace(bases=[], snapshots=[] if has_snapshot else [end_offset])
+            if has_epochs:
+                job = job._replace(leader_epochs=None)
             job.run()
         except OSError as error:
             raise self._health.fail(error) from error

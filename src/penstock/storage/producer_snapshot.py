@@ -95,6 +95,13 @@ class Snapshots:
             self.offsets.append(offset)
             self.offsets.sort()
 
+    def says(self, offset: int, producers: Iterable[Producer]) -> bool:
+        """Whether the snapshot at `offset` is there, and just these producers stand in it."""
+        try:
+            return offset in self.offsets and self._files.read(self.path(offset)) == encode(producers)
+        except FileNotFoundError:
+            return False
+
     def read(self, offset: int) -> list[Producer]:
         path = self.path(offset)
         return decode(self._files.read(path), path)

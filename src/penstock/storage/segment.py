@@ -449,6 +449,11 @@ class ActiveSegment(Segment):
     def finish_indexes(self) -> None:
         self._indexer.finish()
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether closing it changes nothing but the spare room of its indexes, which a start forgets anyway."""
+        return not self.preallocated and self._indexer.largest.timestamp <= self.time_index.last().timestamp
+
     def seal(self) -> Segment:
         """The same segment, read-only: final time entry, indexes and a preallocated file trimmed."""
         self._indexer.finish()

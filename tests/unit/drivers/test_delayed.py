@@ -107,3 +107,13 @@ def test_one_that_is_true_at_once_never_waits() -> None:
     flag.is_set = True
     assert delayed.finish_or_wait(flag, "a", 100)
     assert delayed.purgatory.waiting == 0
+
+
+def test_after_its_end_nothing_that_waits_is_ended() -> None:
+    delayed, loop = make()
+    flags = [Flag(), Flag()]
+    delayed.finish_or_wait(flags[0], "a", 100)
+    delayed.stop()
+    delayed.finish_or_wait(flags[1], "a", 50)
+    loop.advance(1000)
+    assert [flag.ended for flag in flags] == ["", ""]

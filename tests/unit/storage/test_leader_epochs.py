@@ -85,3 +85,33 @@ def test_what_the_file_lacks_is_handed_out_once() -> None:
     assert epochs.take_dirty() is None
     epochs.clear()
     assert epochs.take_dirty() == ()
+
+
+def test_epochs_that_went_and_came_back_are_in_the_file_still() -> None:
+    epochs = history((1, 10), (3, 20))
+    epochs.truncate_from_end(20)
+    epochs.assign(3, 20)
+    assert epochs.take_dirty() is None
+    epochs.distrust_file()
+    assert epochs.take_dirty() == ((1, 10), (3, 20)), "whatever they are"
+
+
+def test_an_epoch_that_wrote_nothing_is_not_waited_for_at_a_stop_and_any_other_is() -> None:
+    epochs = history((1, 10), (3, 20))
+    epochs.assign(4, 30)
+    assert epochs.is_written_below(30)
+    assert not epochs.is_written_below(31)
+    epochs.truncate_from_start(15)
+    assert not epochs.is_written_below(30)
+    epochs.take_dirty()
+    assert epochs.is_written_below(31)
+    epochs.distrust_file()
+    assert not epochs.is_written_below(31)
+
+
+def test_what_a_restart_wrote_is_what_the_file_says_from_then_on() -> None:
+    epochs = history((1, 10))
+    assert epochs.restart() == ()
+    assert epochs.take_dirty() is None
+    epochs.assign(1, 10)
+    assert epochs.take_dirty() == ((1, 10),), "the file was emptied since it said so"
