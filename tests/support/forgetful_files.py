@@ -91,6 +91,9 @@ class _MemoryFile:
     def pread_nowait(self, length: int, position: int) -> bytes | None:
         return None if self._files.is_cold else self.pread(length, position)
 
+    def send_nowait(self, socket: int, length: int, position: int) -> int | None:
+        return None
+
     def pwrite(self, data: ReadableBuffer, position: int) -> None:
         self._files.step(f"write {self.path}")
         self._files.check_space(len(data))
@@ -204,6 +207,15 @@ class ForgetfulFiles:
         self._live = dict(self._durable)
         self._locks.clear()
         self.fail_at = None
+
+    def write_back(self) -> None:
+        """The kernel writes everything to the disk by itself, as it does every few seconds."""
+        for name in self._pending:
+            name.apply(self._durable)
+        self._pending.clear()
+        for inode in self._durable.values():
+            if inode is not None:
+                inode.sync()
 
     # Names.
     def _change(self, name: _Name) -> None:

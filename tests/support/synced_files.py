@@ -49,6 +49,9 @@ class _Tracked:
     def pread_nowait(self, length: int, position: int) -> bytes | bytearray | None:
         return self._file.pread_nowait(length, position)
 
+    def send_nowait(self, socket: int, length: int, position: int) -> int | None:
+        return self._file.send_nowait(socket, length, position)
+
     def pwrite(self, data: ReadableBuffer, position: int) -> None:
         self._file.pwrite(data, position)
 

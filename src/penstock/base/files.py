@@ -34,6 +34,9 @@ class File(Protocol):
     def pread_nowait(self, length: int, position: int) -> bytes | bytearray | None:
         """The same without waiting for the disk; None where that cannot be promised: then `pread`, on a thread."""
 
+    def send_nowait(self, socket: int, length: int, position: int) -> int | None:
+        """Bytes sent to a socket that does not wait, at most `length`, without being copied here; None as `pread_nowait`."""
+
     def pwrite(self, data: ReadableBuffer, position: int) -> None:
         """All of `data` at `position`, or OSError; after an error the file's tail is unknown."""
 
@@ -43,7 +46,7 @@ class File(Protocol):
         """Returns when the file's bytes and size are on disk. Slow: never on an event loop."""
 
     def fileno(self) -> int:
-        """A descriptor for zero-copy sends; owned by this object."""
+        """Its descriptor; owned by this object."""
 
     def close(self) -> None: ...
 
@@ -152,19 +155,45 @@ class _SystemFile:
             if length <= _PROBE_BYTES:
                 buffer = bytearray(length)
                 return buffer if os.preadv(self._descriptor, [buffer], position, _NOWAIT) == length else None
-            # Much faster than reading into a buffer that must be cleared first: a byte of each stretch is asked for.
-            byte = bytearray(1)
+        except OSError as error:
+            self._forgive(error)
+            return None
+        # Much faster than reading into a buffer that must be cleared first.
+        return self.pread(length, position) if self._is_in_memory(length, position) else None
+
+    def send_nowait(self, socket: int, length: int, position: int) -> int | None:
+        if not self._is_in_memory(length, position):
+            return None
+        try:
+            return os.sendfile(socket, self._descriptor, position, length)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            if error.errno in (errno.EPIPE, errno.ECONNRESET):
+                raise
+            return None  # whatever this file system or sandbox has against it, it may be read
+
+    def _is_in_memory(self, length: int, position: int) -> bool:
+        """A byte of each stretch is asked for."""
+        if not self._can_ask or length <= 0:
+            return False
+        byte = bytearray(1)
+        try:
             for probe in (*range(position, position + length, _PROBE_BYTES), position + length - 1):
                 if os.preadv(self._descriptor, [byte], probe, _NOWAIT) == 0:
-                    return None
-        except BlockingIOError:
-            return None
+                    return False
         except OSError as error:
-            if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
-                raise
-            self._can_ask = False
-            return None
-        return self.pread(length, position)
+            self._forgive(error)
+            return False
+        return True
+
+    def _forgive(self, error: OSError) -> None:
+        """What is not in memory, and file systems that cannot say; any other error is one."""
+        if isinstance(error, BlockingIOError):
+            return
+        if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
+            raise error
+        self._can_ask = False
 
     def pwrite(self, data: ReadableBuffer, position: int) -> None:
         length = len(data)

@@ -2,7 +2,8 @@
 
 Requests are handled as they arrive, many at a time; an answer that is ready early waits for the ones before it. While
 the client does not read, or has too many requests under way, no further request is handled and none is read. Slices of
-files are read a megabyte at a time as the socket drains, so a slow reader costs a megabyte at most; what is not in memory is read on a thread.
+files go to the socket a megabyte at a time as it drains, by the kernel alone where they are in memory, so a slow reader costs next to nothing; what is not
+in memory is read on a thread.
 
 Small answers are sent at the end of the loop's turn: a write wakes its client, who would take the processor from the
 requests that wait in the same turn. Small requests may be handled there too, together (`server.turn`). Where nobody else
@@ -12,7 +13,9 @@ asks, neither waits.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -32,6 +35,8 @@ READ_BYTES_MAX = 1 << 20
 IN_FLIGHT_MAX = 100
 WRITE_BUFFER_BYTES = 256 * 1024
 JOINED_BYTES_MAX = 16 * 1024
+SENT_FROM_FILE_BYTES = 64 * 1024
+"""Slices from this size on are left to the kernel. As much of one is read where the socket is full: uvloop then waits for room."""
 REQUESTS_A_TURN = 100
 """Of one connection. What it sent beyond that, or beyond a buffer of answers, waits for the loop's next turn: others come first."""
 
@@ -42,6 +47,8 @@ class Turn(Protocol):
     def end_soon(self, connection: Connection) -> None: ...
 
     def is_alone(self, connection: Connection) -> bool: ...
+
+    def watch(self) -> None: ...
 
     def gather(self, connection: Connection, frame: bytes | bytearray) -> bool: ...
 
@@ -102,6 +109,10 @@ class Connection(asyncio.Protocol):
         """Requests that are handled when the turn ends, or before the next that is handled by itself."""
         self._run_in_thread = run_in_thread
         self._is_reading_file = False
+        self._descriptor: int | None = None
+        """The socket's, but our own: the loop closes its own before it says so, and another connection may get the number."""
+        self._has_ended = False
+        """The client sends nothing more, and the transport closes: what still gets out it decides alone, of heads as of slices."""
         self._joined: list[bytes | bytearray] = []
         self._joined_bytes = 0
         self._ready: list[bytes] = []
@@ -141,7 +152,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are asyncio's in all but their class.
         self._transport = transport = cast("asyncio.Transport", transport)
-        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        transport.set_write_buffer_limits(high=0)  # who does not take everything at once is waited for
         address = transport.get_extra_info("peername")
         self.peer = Peer(self._listener, str(address[0]) if address else "", self)
         if not self._opened(self):
@@ -216,6 +227,7 @@ class Connection(asyncio.Protocol):
         self._work_off_backlog()
 
     def eof_received(self) -> bool:
+        self._has_ended = True
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -227,6 +239,8 @@ class Connection(asyncio.Protocol):
         self._sending.clear()
         self._ready.clear()
         self._backlog.clear()
+        if self._descriptor is not None and self._descriptor >= 0:
+            os.close(self._descriptor)
         self._closed(self)
 
     def close(self, reason: str) -> None:
@@ -266,6 +280,7 @@ class Connection(asyncio.Protocol):
             self._ready_bytes += len(outcome)
             if is_alone:
                 self.flush()
+                self._turn.watch()
             else:
                 self._end_turn_soon()
         elif outcome is not None:
@@ -388,33 +403,56 @@ class Connection(asyncio.Protocol):
         length = min(part.length, READ_BYTES_MAX)
         data: bytes | bytearray | BaseException | None
         try:
+            if length >= SENT_FROM_FILE_BYTES and not self._has_ended and self._own_descriptor() >= 0:
+                self._write_joined()
+                if self._paused_writing:
+                    self._sending.appendleft(part)
+                    return
+                sent = part.file.send_nowait(self._own_descriptor(), length, part.position)
+                if sent:
+                    self._keep_rest(part, sent)
+                    return
+                if sent == 0:
+                    length = SENT_FROM_FILE_BYTES
             data = part.file.pread_nowait(length, part.position)
         except (OSError, ValueError) as error:
             data = error
         if data is not None:
-            self._send_data(part, data)
+            self._send_data(part, length, data)
             return
         # It stays first in the queue: nothing may overtake it.
         self._sending.appendleft(part)
         self._is_reading_file = True
-        self._run_in_thread(partial(part.file.pread, length, part.position), self._was_read)
+        self._run_in_thread(partial(part.file.pread, length, part.position), partial(self._was_read, length))
 
-    def _was_read(self, data: bytes | BaseException) -> None:
+    def _own_descriptor(self) -> int:
+        """A descriptor of the socket, -1 where there is none to be had."""
+        if self._descriptor is None:
+            self._descriptor = -1
+            socket = self._transport.get_extra_info("socket")
+            if socket is not None and self._transport.get_extra_info("sslcontext") is None:
+                with contextlib.suppress(OSError):  # too many are open
+                    self._descriptor = os.dup(socket.fileno())
+        return self._descriptor
+
+    def _keep_rest(self, part: FileSlice, sent: int) -> None:
+        if sent < part.length:
+            self._sending.appendleft(_Rest(part.file, part.position + sent, part.length - sent))
+
+    def _was_read(self, length: int, data: bytes | BaseException) -> None:
         self._is_reading_file = False
         if self._closing:
             return
-        self._send_data(self._sending.popleft(), data)  # type: ignore[arg-type]
+        self._send_data(self._sending.popleft(), length, data)  # type: ignore[arg-type]
         self._pump()
         self._work_off_backlog()
 
-    def _send_data(self, part: FileSlice, data: bytes | bytearray | BaseException) -> None:
-        length = min(part.length, READ_BYTES_MAX)
+    def _send_data(self, part: FileSlice, length: int, data: bytes | bytearray | BaseException) -> None:
         if isinstance(data, BaseException):
-            self.close(f"a log could not be read: {data}")
+            self.close(f"a log could not be read, or its client is gone: {data}")
             return
         if len(data) < length:
             self.close("a log was cut while it was being sent")
             return
-        if length < part.length:
-            self._sending.appendleft(_Rest(part.file, part.position + length, part.length - length))
+        self._keep_rest(part, length)
         self._put(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -77,3 +78,36 @@ def test_a_write_that_fails_names_its_file(tmp_path: Path) -> None:
     file.close()
     with pytest.raises(OSError, match="/dev/null"):
         SystemFiles().open("/dev/null").sync()
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="the platform cannot read without waiting")
+def test_a_file_is_sent_as_far_as_the_socket_has_room(tmp_path: Path) -> None:
+    data = os.urandom(4 << 20)
+    (tmp_path / "f").write_bytes(data)
+    file = SystemFiles().open_read(str(tmp_path / "f"))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        sent = file.send_nowait(ours.fileno(), len(data) - 7, 7)
+        assert sent is not None
+        assert 0 < sent < len(data)
+        assert file.send_nowait(ours.fileno(), 10, 7 + sent) == 0
+        assert theirs.recv(sent, socket.MSG_WAITALL) == data[7 : 7 + sent]
+        assert file.send_nowait(ours.fileno(), 1, len(data)) is None, "there is nothing"
+        theirs.close()
+        with pytest.raises(BrokenPipeError):
+            file.send_nowait(ours.fileno(), 10, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="the platform cannot read without waiting")
+def test_what_the_disk_would_be_waited_for_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "f").write_bytes(b"abc")
+    file = SystemFiles().open_read(str(tmp_path / "f"))
+
+    def would_wait(*_: Any) -> int:
+        raise BlockingIOError(errno.EAGAIN, "would wait")
+
+    monkeypatch.setattr(os, "preadv", would_wait)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert file.send_nowait(ours.fileno(), 3, 0) is None

@@ -27,16 +27,25 @@ from penstock.server.turn import Turn
 
 
 class ManualTurn(Turn):
-    """Ends when a test says so."""
+    """Ends, and looks for requests, when a test says so."""
 
     is_planned = False
+    is_looking = False
 
-    def _plan_end(self) -> None:
-        self.is_planned = True
+    def _plan(self, call: Callable[[], None]) -> None:
+        if call == self.end:
+            self.is_planned = True
+        else:
+            assert not self.is_looking
+            self.is_looking = True
 
     def end(self) -> None:
         self.is_planned = False
         super().end()
+
+    def look(self) -> None:
+        self.is_looking = False
+        self._look()
 
 
 class FakeTransport(asyncio.Transport):

@@ -9,7 +9,7 @@ from tests.unit.server.test_connection import FakeTransport, ManualTurn, connect
 from penstock.handlers.api import CloseConnectionError, Peer, Pending
 from penstock.server.connection import REQUESTS_A_TURN, Connection
 from penstock.server.dispatch import SHORT_BYTES_MAX, Outcome, Waiting
-from penstock.server.turn import GATHERED_BYTES_MAX
+from penstock.server.turn import GATHERED_BYTES_MAX, MISSES_MAX, UNWATCHED_ANSWERS, WATCHED_TURNS
 
 SHORT = b"\0\0"
 
@@ -99,6 +99,52 @@ def test_a_client_that_asks_alone_is_answered_at_once_until_another_asks() -> No
     assert (transport.written[2:], to_other.written) == ([], [])
     broker.turn.end()
     assert (transport.written[2:], to_other.written) == ([b"d;"], [b"c;"])
+
+
+def test_the_loop_stays_awake_for_a_moment_after_the_answer_to_a_client_that_asks_alone() -> None:
+    broker = Broker()
+    (client, _), (other, _) = broker.client(), broker.client()
+    client.data_received(short(b"a"))
+    broker.turn.end()
+    assert not broker.turn.is_looking, "nobody knows yet that it asks alone"
+    client.data_received(short(b"b"))
+    assert looks(broker) == WATCHED_TURNS
+    client.data_received(short(b"c"))
+    broker.turn.look()
+    client.data_received(short(b"d"))
+    assert looks(broker) == WATCHED_TURNS, "a request begins it anew, and there is one at a time"
+    other.data_received(short(b"e"))
+    broker.turn.end()
+    assert not broker.turn.is_looking, "who shares the turns is not watched for"
+
+
+def test_a_client_that_does_not_ask_so_soon_is_watched_for_only_now_and_then() -> None:
+    broker = Broker()
+    client, _ = broker.client()
+    client.data_received(short(b"first"))
+    broker.turn.end()
+
+    def ask() -> int:
+        client.data_received(short(b"a"))
+        return looks(broker)
+
+    watches = [ask() for _ in range(MISSES_MAX + 2 * UNWATCHED_ANSWERS)]
+    in_vain = [*[0] * (UNWATCHED_ANSWERS - 1), WATCHED_TURNS]
+    assert watches == [*[WATCHED_TURNS] * MISSES_MAX, *in_vain, *in_vain]
+    for _ in range(UNWATCHED_ANSWERS):
+        client.data_received(short(b"a"))
+    assert broker.turn.is_looking
+    client.data_received(short(b"in time"))
+    assert [ask() for _ in range(MISSES_MAX + 1)] == [*[WATCHED_TURNS] * MISSES_MAX, 0], "it may miss as often again"
+
+
+def looks(broker: Broker) -> int:
+    """How often the loop looks for a request until it gives up."""
+    count = 0
+    while broker.turn.is_looking:
+        broker.turn.look()
+        count += 1
+    return count
 
 
 def test_several_requests_of_a_client_that_asks_alone_are_handled_together() -> None:
