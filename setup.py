@@ -15,6 +15,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError
 
 KERNELS = [
+    "base/memory_kernels",
     "protocol/short_kernels",
     "records/kernels",
     "records/record_kernels",

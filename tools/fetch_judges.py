@@ -91,13 +91,18 @@ def _need_program(program: str, *, package: str) -> None:
     """Installs the system's package of a program that is not on the PATH."""
     if shutil.which(program):
         return
+    install_package(package, what=f"`{program}`")
+    if not shutil.which(program):
+        raise CannotFetch(f"`{program}` is not installed, and apt-get could not install `{package}`")
+
+
+def install_package(package: str, *, what: str) -> None:
+    """Lets the system install what is missing, where that can be done without asking."""
     if os.geteuid() != 0 or not shutil.which("apt-get"):
-        raise CannotFetch(f"`{program}` is not installed (package `{package}`)")
+        raise CannotFetch(f"{what} is not installed (package `{package}`)")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", package]):
         subprocess.run(["apt-get", *command], check=False, env=environment, stdout=sys.stderr)
-    if not shutil.which(program):
-        raise CannotFetch(f"`{program}` is not installed, and apt-get could not install `{package}`")
 
 
 def client_folder(name: str) -> Path:

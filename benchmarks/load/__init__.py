@@ -10,6 +10,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from tools.fetch_judges import install_package
+
 HERE = Path(__file__).parent
 LIBRARIES: Mapping[str, tuple[str, ...]] = {"requests": (), "stream": ("-lrdkafka", "-lpthread")}
 
@@ -26,9 +28,11 @@ def program(name: str) -> Path:
     target = Path(tempfile.mkdtemp(prefix="penstock-load-")) / name
     command = [compiler, "-O2", "-o", str(target), str(HERE / f"{name}.c"), *LIBRARIES[name]]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "rdkafka.h" in ran.stderr:
+        install_package("librdkafka-dev", what="librdkafka's header")
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
     if ran.returncode != 0:
-        hint = " (Debian's librdkafka-dev has it)" if "rdkafka.h" in ran.stderr else ""
-        raise CannotCompile(f"{name}.c does not compile{hint}:\n{ran.stderr}")
+        raise CannotCompile(f"{name}.c does not compile:\n{ran.stderr}")
     return target
 
 

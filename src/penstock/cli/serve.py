@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from penstock.base.errors import PenstockError
+from penstock.base.memory_kernels import keep_freed_memory
 from penstock.base.open_files import raise_open_files_limit
 from penstock.cli import kernels_notice
 from penstock.cli.escapes import printable
@@ -111,6 +112,7 @@ def _run(broker_config: object) -> int:
     import uvloop
 
     raise_open_files_limit()
+    keep_freed_memory()
 
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(broker_config))

@@ -19,6 +19,7 @@ from penstock.app.broker import Broker
 from penstock.app.config import BrokerConfig
 from penstock.base.errors import PenstockError
 from penstock.base.files import Files
+from penstock.base.memory_kernels import keep_freed_memory
 from penstock.base.open_files import raise_open_files_limit
 from penstock.testing.faults import Faults
 
@@ -76,6 +77,7 @@ async def serve(config: BrokerConfig, files: Files | None) -> int:
 def main(files: Files | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     raise_open_files_limit()
+    keep_freed_memory()
     try:
         config = BrokerConfig(json.loads(sys.argv[1]))
     except PenstockError as error:
