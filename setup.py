@@ -51,6 +51,7 @@ WAY = [
     "purgatory/purgatory",
     "purgatory/timing_wheel",
     "records/batch",
+    "records/codec_frames",
     "records/payload",
     "replication/append",
     "replication/fetch_sessions",

@@ -1,4 +1,11 @@
-# What the compiled kernel asks of the C library; where that is not glibc there is nothing to ask.
+# What the compiled kernel asks of Python and of the C library; where that is not glibc there is nothing to ask.
+cdef extern from *:
+    """
+    #include <Python.h>
+    static PyObject *penstock_unfilled(Py_ssize_t length) { return PyByteArray_FromStringAndSize(NULL, length); }
+    """
+    bytearray penstock_unfilled(Py_ssize_t length)
+
 cdef extern from * nogil:
     """
     #include <stdlib.h>

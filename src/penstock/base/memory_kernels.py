@@ -1,4 +1,4 @@
-"""What a broker's process asks of the allocator: to keep some of what was freed.
+"""What a broker's process asks of the allocator: to keep some of what was freed, and not to clear what is filled anyway.
 
 A broker needs a megabyte for each request, each piece of a file that it sends and each batch that it decompresses, and gives
 it back within the millisecond. By default the C library hands such pieces back to the system, which has to find, clear
@@ -18,3 +18,8 @@ KEPT_BYTES = 16 * 1024 * 1024
 def keep_freed_memory() -> bool:
     """Once, at the start of a broker's process. False where the kernels are interpreted or the C library has no such wish."""
     return bool(penstock_keep_freed(MAPPED_FROM_BYTES, KEPT_BYTES)) if cython.compiled else False  # noqa: F821 (declared in memory_kernels.pxd)
+
+
+def unfilled(length: int) -> bytearray:
+    """So many bytes, of which nobody knows what they are: for those who fill all of them, or cut off the rest."""
+    return penstock_unfilled(length) if cython.compiled else bytearray(length)  # noqa: F821

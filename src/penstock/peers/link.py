@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol, cast
 
 from penstock.base.errors import PenstockError
+from penstock.base.memory_kernels import unfilled
 from penstock.peers.errors import PeerUnreachableError
 from penstock.protocol.primitives import INT32, skip_tags, string
 
@@ -165,7 +166,7 @@ class _Wire(asyncio.BufferedProtocol):
             start += 4
             if size > end - start:
                 # The rest of it is read to where it belongs.
-                self._frame, self._filled = bytearray(size), end - start
+                self._frame, self._filled = unfilled(size), end - start
                 self._frame[: end - start] = room[start:end]
                 return
             self._arrived(bytearray(room[start : start + size]))

@@ -19,6 +19,7 @@ from collections.abc import Callable
 import cramjam
 
 from penstock.base.errors import CorruptRecordError, MessageTooLargeError
+from penstock.base.memory_kernels import unfilled
 from penstock.records.batch import Codec
 
 EXPANSION_MAX = 100
@@ -284,7 +285,7 @@ def _into(
 ) -> bytearray:
     if not view:
         raise CorruptRecordError("an empty payload is no frame")
-    out = bytearray(min(bound, limit))
+    out = unfilled(min(bound, limit))
     try:
         size = decompress_into(view, out)
     except cramjam.DecompressionError as error:

@@ -32,6 +32,8 @@ from penstock.server.framing import FrameLimitError, Framing
 logger = logging.getLogger(__name__)
 
 READ_BYTES_MAX = 1 << 20
+ROOM_BYTES = 128 * 1024
+"""Of small requests read at once, and of the beginning of a large one."""
 IN_FLIGHT_MAX = 100
 WRITE_BUFFER_BYTES = 256 * 1024
 JOINED_BYTES_MAX = 16 * 1024
@@ -84,8 +86,8 @@ class _Slot:
         self.parts = parts
 
 
-class Connection(asyncio.Protocol):
-    """The event loop's side of a connection."""
+class Connection(asyncio.BufferedProtocol):
+    """The event loop's side of a connection. Small requests are read together, large ones straight into their frame."""
 
     def __init__(
         self,
@@ -93,6 +95,7 @@ class Connection(asyncio.Protocol):
         *,
         listener: str,
         frame_bytes_max: int,
+        room: memoryview,
         opened: Callable[[Connection], bool],
         closed: Callable[[Connection], None],
         turn: Turn,
@@ -101,6 +104,8 @@ class Connection(asyncio.Protocol):
         self._dispatch = dispatch
         self._listener = listener
         self._framing = Framing(frame_bytes_max)
+        self._room = room
+        """Where bytes come to that belong nowhere yet; all connections of a loop have one, as none has it for longer than a read."""
         self._opened = opened
         self._closed = closed
         self._turn = turn
@@ -125,7 +130,7 @@ class Connection(asyncio.Protocol):
         self._paused_writing = False
         self._paused_reading = False
         self._bytes_in_turn = 0
-        """Since reading last paused for the others: the loop would read eight megabytes of one client before it turns."""
+        """Since reading last paused for the others: the loop would read several megabytes of one client before it turns."""
         self._is_working_off = False
         self._is_held = False
         """Whether the last request is not dispatched yet: nothing behind it is."""
@@ -158,14 +163,21 @@ class Connection(asyncio.Protocol):
         if not self._opened(self):
             self.close("too many connections")
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        rest = self._framing.rest
+        return self._room if rest is None else rest
+
+    def buffer_updated(self, nbytes: int) -> None:
         self.active = True
-        self._bytes_in_turn += len(data)
+        self._bytes_in_turn += nbytes
         if self._bytes_in_turn >= READ_BYTES_MAX:
             self._pause_reading()
             self._end_turn_soon()
         try:
-            frames = self._framing.feed(data)
+            if self._framing.rest is None:
+                frames = self._framing.feed(bytes(self._room[:nbytes]))
+            else:
+                frames = self._framing.filled(nbytes)
         except FrameLimitError as error:
             self.close(str(error))
             return

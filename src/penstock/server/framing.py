@@ -1,14 +1,18 @@
 """Bytes to frames. Pure.
 
-A frame is a length (int32) and that many bytes. Nothing is set aside for a claimed length: chunks are kept as they come
-and joined when the last is there. A frame that came in one piece is `bytes`; a joined one is a `bytearray`, so that a
-batch in it can be stamped in place.
+A frame is a length (int32) and that many bytes. Nothing is set aside for a claimed length before a part of the frame is
+there: until then chunks are kept as they come. From then on the rest is put straight to where it belongs. A frame that
+came in one piece is `bytes`; another is a `bytearray`, so that a batch in it can be stamped in place.
 """
 
 from __future__ import annotations
 
 from penstock.base.errors import PenstockError
+from penstock.base.memory_kernels import unfilled
 from penstock.protocol.primitives import INT32
+
+SET_ASIDE_FROM = 16
+"""When a frame's sixteenth is there, memory for all of it is asked for."""
 
 
 class FrameLimitError(PenstockError):
@@ -18,32 +22,49 @@ class FrameLimitError(PenstockError):
 class Framing:
     """One connection's incoming bytes. After an error it is of no further use."""
 
-    __slots__ = ("_chunks", "_frame_bytes_max", "_head", "_missing")
+    __slots__ = ("_chunks", "_frame", "_frame_bytes_max", "_head", "_length", "_missing", "rest")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
         self._head = b""
         self._chunks: list[bytes | memoryview] = []
+        self._length = 0
         self._missing = 0
+        self._frame: bytearray | None = None
+        self.rest: memoryview | None = None
+        """Where the next bytes belong, to be put there and told by `filled`; None: they go to `feed`."""
 
     @property
     def buffered_bytes(self) -> int:
-        return len(self._head) + sum(map(len, self._chunks))
+        return len(self._head) + (self._length - self._missing if self._missing else 0)
+
+    def filled(self, count: int) -> list[bytes | bytearray]:
+        """The frame whose `rest` is there by these bytes, if it is."""
+        assert self._frame is not None
+        assert self.rest is not None
+        self._missing -= count
+        if self._missing:
+            self.rest = self.rest[count:]
+            return []
+        frame, self._frame, self.rest = self._frame, None, None
+        return [frame]
 
     def feed(self, data: bytes) -> list[bytes | bytearray]:
         """The frames that `data` completes, in order."""
         position = 0
         frames: list[bytes | bytearray] = []
         if self._missing:
-            if len(data) < self._missing:
-                self._chunks.append(data)
-                self._missing -= len(data)
+            position = min(self._missing, len(data))
+            if self.rest is None:
+                self._keep(memoryview(data)[:position])
+            else:
+                self.rest[:position] = data[:position]
+                frames = self.filled(position)
+            if self._missing:
                 return frames
-            position = self._missing
-            self._chunks.append(memoryview(data)[:position])
-            frames.append(bytearray().join(self._chunks))
-            self._chunks = []
-            self._missing = 0
+            if self._chunks:
+                frames.append(bytearray().join(self._chunks))
+                self._chunks = []
         elif self._head:
             data = self._head + data
             self._head = b""
@@ -63,6 +84,19 @@ class Framing:
                 continue
             if not 0 <= length <= self._frame_bytes_max:
                 raise FrameLimitError(f"a frame claims {length} bytes; at most {self._frame_bytes_max} are allowed")
-            self._chunks = [memoryview(data)[start:]]
-            self._missing = end - available
+            self._length = self._missing = length
+            self._keep(memoryview(data)[start:])
             return frames
+
+    def _keep(self, chunk: memoryview) -> None:
+        """A piece of a frame, its last one perhaps."""
+        self._chunks.append(chunk)
+        self._missing -= len(chunk)
+        there = self._length - self._missing
+        if self._missing and there * SET_ASIDE_FROM >= self._length:
+            self._frame = unfilled(self._length)
+            self.rest = memoryview(self._frame)
+            for one in self._chunks:
+                self.rest[: len(one)] = one
+                self.rest = self.rest[len(one) :]
+            self._chunks = []

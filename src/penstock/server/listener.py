@@ -14,7 +14,7 @@ from penstock.base.config import is_port
 from penstock.base.errors import ConfigError
 from penstock.handlers.api import Peer
 from penstock.protocol.primitives import Buffer
-from penstock.server.connection import Connection
+from penstock.server.connection import ROOM_BYTES, Connection
 from penstock.server.dispatch import Outcome
 from penstock.server.turn import Turn
 
@@ -77,6 +77,7 @@ class Server:
         self._servers: list[asyncio.AbstractServer] = []
         self.connections: set[Connection] = set()
         self._turn = turn or Turn()
+        self._room = memoryview(bytearray(ROOM_BYTES))
 
     async def bind(self, address: Address) -> Address:
         """Binds sockets; nothing is accepted before `start`. Returns the address with its real port.
@@ -101,6 +102,7 @@ class Server:
             self._dispatch,
             listener=listener,
             frame_bytes_max=self._frame_bytes_max,
+            room=self._room,
             opened=self._opened,
             closed=self.connections.discard,
             turn=self._turn,

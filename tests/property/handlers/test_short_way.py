@@ -17,7 +17,7 @@ from tests.property.records.strategies import broken
 from tests.support.forgetful_files import ForgetfulFiles
 from tests.unit.handlers.test_produce_and_fetch import fetch
 from tests.unit.handlers.world import Answer, World, shape
-from tests.unit.server.test_connection import FakeTransport, ManualTurn, connected
+from tests.unit.server.test_connection import FakeTransport, ManualTurn, connected, receive
 from tests.unit.server.test_connection import frame as prefixed
 
 from penstock.handlers.api import CloseConnectionError, Pending
@@ -174,7 +174,7 @@ class Client:
 
     def send(self, frames: list[bytes]) -> None:
         """In one turn of the loop."""
-        self._connection.data_received(b"".join(map(prefixed, frames)))
+        receive(self._connection, b"".join(map(prefixed, frames)))
         said = self._transport.sent
         self._world.loop.advance(2000)
         said = self._transport.sent
@@ -231,7 +231,7 @@ def test_who_waits_for_records_has_them_in_the_turn_that_brings_them(tmp_path: P
     transport = FakeTransport()
     transport.turn = ManualTurn(one.dispatcher)
     records = build_batch([(NOW_MS, None, b"v", ())])
-    connected(one.dispatcher.dispatch, transport).data_received(prefixed(one_batch(one, 9, "t", records, 1)))
+    receive(connected(one.dispatcher.dispatch, transport), prefixed(one_batch(one, 9, "t", records, 1)))
     transport.turn.end()
     assert (was_there, waiting.is_there) == (False, True)
     assert len(one.loop._soon) == asked_before, "no other turn is asked for"
@@ -245,7 +245,7 @@ def test_answers_of_a_turn_that_wait_for_a_follower_keep_their_order() -> None:
     connection = connected(one.dispatcher.dispatch, transport)
     records = build_batch([(NOW_MS, None, b"v", ())])
     for acks in (1, -1, 1, -1):
-        connection.data_received(prefixed(one_batch(one, 9, "plain", records, acks)) * 2)
+        receive(connection, prefixed(one_batch(one, 9, "plain", records, acks)) * 2)
         transport.turn.end()
     assert len(split(transport.sent)) == 2, "those that wait for nobody, and for no answer before theirs"
     go_on(one, partition, "the follower has it")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.handlers.world import Answer, World, shape
-from tests.unit.server.test_connection import FakeTransport, connected, frame
+from tests.unit.server.test_connection import FakeTransport, connected, frame, receive
 
 from penstock.handlers.api import Api, Peer
 from penstock.server.dispatch import Dispatcher, Waiting
@@ -67,10 +67,10 @@ def test_what_comes_behind_a_request_that_waits_for_its_schema_is_handled_after_
     transport = FakeTransport()
     made = connected(dispatcher.dispatch, transport)
     known = world.frame(18, 0, shape(18, 0).make())
-    made.data_received(frame(known))
+    receive(made, frame(known))
     threads.run()
     assert order == ["ApiVersions"]
-    made.data_received(frame(heartbeat(world, 3)) + frame(known) + frame(heartbeat(world, 2)) + frame(known))
+    receive(made, frame(heartbeat(world, 3)) + frame(known) + frame(heartbeat(world, 2)) + frame(known))
     assert order == ["ApiVersions"], "nothing overtakes the first heartbeat"
     threads.run()
     assert order == ["ApiVersions", "Heartbeat", "ApiVersions"]

@@ -3,28 +3,50 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.server.framing import FrameLimitError, Framing
+from penstock.server.framing import SET_ASIDE_FROM, FrameLimitError, Framing
 
 
 def framed(payload: bytes) -> bytes:
     return len(payload).to_bytes(4, "big") + payload
 
 
-@given(st.lists(st.binary(max_size=60), max_size=12), st.lists(st.integers(0, 500), max_size=30))
-def test_any_cut_of_the_stream_gives_the_same_frames(payloads: list[bytes], cuts: list[int]) -> None:
+def give(framing: Framing, data: bytes) -> list[bytes | bytearray]:
+    """As a connection does: bytes of a frame that has its place are put there, others are fed."""
+    frames: list[bytes | bytearray] = []
+    while data:
+        if framing.rest is None:
+            return frames + framing.feed(data)
+        count = min(len(framing.rest), len(data))
+        framing.rest[:count] = data[:count]
+        frames += framing.filled(count)
+        data = data[count:]
+    return frames
+
+
+@given(
+    st.lists(st.binary(max_size=60), max_size=12),
+    st.lists(st.integers(0, 500), max_size=30),
+    st.lists(st.sampled_from([give, Framing.feed])),
+)
+def test_any_cut_of_the_stream_gives_the_same_frames(
+    payloads: list[bytes], cuts: list[int], ways: list[Callable[[Framing, bytes], list[bytes | bytearray]]]
+) -> None:
     stream = b"".join(map(framed, payloads))
     edges = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
     framing = Framing(1000)
     frames: list[bytes | bytearray] = []
-    for start, end in itertools.pairwise(edges):
-        frames += framing.feed(stream[start:end])
+    for number, (start, end) in enumerate(itertools.pairwise(edges)):
+        way = ways[number] if number < len(ways) else give
+        frames += way(framing, stream[start:end])
+        begun = end - sum(4 + len(one) for one in frames)  # of the next frame, with its length
+        assert framing.buffered_bytes == (begun - 4 if begun >= 4 else begun)
     assert list(map(bytes, frames)) == payloads
-    assert framing.buffered_bytes == 0
 
 
 def test_a_frame_in_pieces_is_joined_into_writable_bytes() -> None:
@@ -58,6 +80,10 @@ def test_a_slow_sender_costs_only_what_it_sent() -> None:
     for _ in range(10):
         framing.feed(b"x")
     assert framing.buffered_bytes == 10
+    framing.feed(bytes(90_000_000 // SET_ASIDE_FROM - 11))
+    assert framing.rest is None
+    framing.feed(b"x")
+    assert framing.rest is not None
 
 
 def test_a_frame_as_long_as_the_limit_passes() -> None:

@@ -79,6 +79,7 @@ class Served:
             answer,
             listener="PLAINTEXT",
             frame_bytes_max=1000,
+            room=memoryview(bytearray(1000)),
             opened=lambda _: True,
             closed=lambda _: self.closed.set(),
             turn=Turn(),

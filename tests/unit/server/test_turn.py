@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.unit.server.test_connection import FakeTransport, ManualTurn, connected, frame
+from tests.unit.server.test_connection import FakeTransport, ManualTurn, connected, frame, receive
 
 from penstock.handlers.api import CloseConnectionError, Peer, Pending
 from penstock.server.connection import REQUESTS_A_TURN, Connection
@@ -75,9 +75,9 @@ def short(*payloads: bytes) -> bytes:
 def test_requests_of_several_connections_are_handled_together_and_answered_to_their_own() -> None:
     broker = Broker()
     (first, to_first), (second, to_second) = broker.client(), broker.client()
-    first.data_received(short(b"a", b"b"))
-    second.data_received(short(b"c"))
-    first.data_received(short(b"d"))
+    receive(first, short(b"a", b"b"))
+    receive(second, short(b"c"))
+    receive(first, short(b"d"))
     handled_before, was_busy = list(broker.handled), first.is_busy
     broker.turn.end()
     assert (handled_before, was_busy, first.is_busy) == ([], True, False)
@@ -90,12 +90,12 @@ def test_requests_of_several_connections_are_handled_together_and_answered_to_th
 def test_a_client_that_asks_alone_is_answered_at_once_until_another_asks() -> None:
     broker = Broker()
     (client, transport), (other, to_other) = broker.client(), broker.client()
-    client.data_received(short(b"a"))
+    receive(client, short(b"a"))
     broker.turn.end()
-    client.data_received(short(b"b"))
+    receive(client, short(b"b"))
     assert (transport.written, broker.turn.is_planned) == ([b"a;", b"b;"], False)
-    other.data_received(short(b"c"))
-    client.data_received(short(b"d"))
+    receive(other, short(b"c"))
+    receive(client, short(b"d"))
     assert (transport.written[2:], to_other.written) == ([], [])
     broker.turn.end()
     assert (transport.written[2:], to_other.written) == ([b"d;"], [b"c;"])
@@ -104,16 +104,16 @@ def test_a_client_that_asks_alone_is_answered_at_once_until_another_asks() -> No
 def test_the_loop_stays_awake_for_a_moment_after_the_answer_to_a_client_that_asks_alone() -> None:
     broker = Broker()
     (client, _), (other, _) = broker.client(), broker.client()
-    client.data_received(short(b"a"))
+    receive(client, short(b"a"))
     broker.turn.end()
     assert not broker.turn.is_looking, "nobody knows yet that it asks alone"
-    client.data_received(short(b"b"))
+    receive(client, short(b"b"))
     assert looks(broker) == WATCHED_TURNS
-    client.data_received(short(b"c"))
+    receive(client, short(b"c"))
     broker.turn.look()
-    client.data_received(short(b"d"))
+    receive(client, short(b"d"))
     assert looks(broker) == WATCHED_TURNS, "a request begins it anew, and there is one at a time"
-    other.data_received(short(b"e"))
+    receive(other, short(b"e"))
     broker.turn.end()
     assert not broker.turn.is_looking, "who shares the turns is not watched for"
 
@@ -121,20 +121,20 @@ def test_the_loop_stays_awake_for_a_moment_after_the_answer_to_a_client_that_ask
 def test_a_client_that_does_not_ask_so_soon_is_watched_for_only_now_and_then() -> None:
     broker = Broker()
     client, _ = broker.client()
-    client.data_received(short(b"first"))
+    receive(client, short(b"first"))
     broker.turn.end()
 
     def ask() -> int:
-        client.data_received(short(b"a"))
+        receive(client, short(b"a"))
         return looks(broker)
 
     watches = [ask() for _ in range(MISSES_MAX + 2 * UNWATCHED_ANSWERS)]
     in_vain = [*[0] * (UNWATCHED_ANSWERS - 1), WATCHED_TURNS]
     assert watches == [*[WATCHED_TURNS] * MISSES_MAX, *in_vain, *in_vain]
     for _ in range(UNWATCHED_ANSWERS):
-        client.data_received(short(b"a"))
+        receive(client, short(b"a"))
     assert broker.turn.is_looking
-    client.data_received(short(b"in time"))
+    receive(client, short(b"in time"))
     assert [ask() for _ in range(MISSES_MAX + 1)] == [*[WATCHED_TURNS] * MISSES_MAX, 0], "it may miss as often again"
 
 
@@ -150,9 +150,9 @@ def looks(broker: Broker) -> int:
 def test_several_requests_of_a_client_that_asks_alone_are_handled_together() -> None:
     broker = Broker()
     client, transport = broker.client()
-    client.data_received(short(b"a"))
-    client.data_received(short(b"b", b"c"))
-    client.data_received(short(b"d"))
+    receive(client, short(b"a"))
+    receive(client, short(b"b", b"c"))
+    receive(client, short(b"d"))
     assert broker.handled == [[SHORT + one for one in (b"a", b"b", b"c")], [SHORT + b"d"]]
     assert transport.written == [b"a;b;c;d;"]
 
@@ -160,7 +160,7 @@ def test_several_requests_of_a_client_that_asks_alone_are_handled_together() -> 
 def test_what_a_connection_sends_behind_gathered_requests_is_handled_behind_them() -> None:
     broker = Broker()
     client, transport = broker.client()
-    client.data_received(short(b"a") + frame(b"other") + short(b"b"))
+    receive(client, short(b"a") + frame(b"other") + short(b"b"))
     assert broker.handled == [[SHORT + b"a"], [b"other"]]
     assert transport.sent == b"a;other;b;"
 
@@ -168,7 +168,7 @@ def test_what_a_connection_sends_behind_gathered_requests_is_handled_behind_them
 def test_one_that_must_go_the_long_way_does_so_before_those_behind_it() -> None:
     broker = Broker()
     client, transport = broker.client()
-    client.data_received(short(b"a", b"hard", b"hard2", b"b", b"c"))
+    receive(client, short(b"a", b"hard", b"hard2", b"b", b"c"))
     assert transport.sent == b"a;hard;hard2;b;c;"
     assert broker.handled == [[SHORT + b"a"], [SHORT + b"hard"], [SHORT + b"hard2"], [SHORT + b"b", SHORT + b"c"]]
 
@@ -176,7 +176,7 @@ def test_one_that_must_go_the_long_way_does_so_before_those_behind_it() -> None:
 def test_one_that_could_not_be_written_goes_the_long_way() -> None:
     broker = Broker()
     client, transport = broker.client()
-    client.data_received(short(b"a", b"unwritten", b"b"))
+    receive(client, short(b"a", b"unwritten", b"b"))
     assert transport.sent == b"a;unwritten;b;"
     assert broker.handled[1:] == [[SHORT + b"unwritten"]]
 
@@ -184,9 +184,9 @@ def test_one_that_could_not_be_written_goes_the_long_way() -> None:
 def test_answers_of_gathered_requests_wait_behind_one_that_is_not_there_yet() -> None:
     broker = Broker()
     client, transport = broker.client()
-    client.data_received(short(b"a", b"late", b"b"))
+    receive(client, short(b"a", b"late", b"b"))
     assert transport.sent == b"a;"
-    client.data_received(short(b"c"))
+    receive(client, short(b"c"))
     broker.pending[0].resolve(b"at last;")
     assert transport.sent == b"a;at last;b;c;"
 
@@ -194,9 +194,9 @@ def test_answers_of_gathered_requests_wait_behind_one_that_is_not_there_yet() ->
 def test_nothing_behind_a_request_that_closes_its_connection_is_handled() -> None:
     broker = Broker()
     (client, transport), (other, to_other) = broker.client(), broker.client()
-    client.data_received(short(b"a", b"bad", b"b"))
-    other.data_received(short(b"c"))
-    client.data_received(short(b"d"))
+    receive(client, short(b"a", b"bad", b"b"))
+    receive(other, short(b"c"))
+    receive(client, short(b"d"))
     broker.turn.end()
     assert transport.closed
     assert transport.written == [b"a;"]
@@ -207,7 +207,7 @@ def test_nothing_behind_a_request_that_closes_its_connection_is_handled() -> Non
 def test_nothing_behind_it_is_handled_where_it_is_only_reached_for_what_is_behind_it() -> None:
     broker = Broker()
     client, transport = broker.client()
-    client.data_received(short(b"bad") + frame(b"other"))
+    receive(client, short(b"bad") + frame(b"other"))
     assert transport.closed
     assert broker.handled == [[SHORT + b"bad"]]
 
@@ -215,7 +215,7 @@ def test_nothing_behind_it_is_handled_where_it_is_only_reached_for_what_is_behin
 def test_what_was_gathered_is_answered_before_its_connection_is_closed() -> None:
     broker = Broker()
     client, transport = broker.client()
-    client.data_received(short(b"a"))
+    receive(client, short(b"a"))
     client.close("the broker is stopping")
     assert (transport.written, transport.closed) == ([b"a;"], True)
 
@@ -223,8 +223,8 @@ def test_what_was_gathered_is_answered_before_its_connection_is_closed() -> None
 def test_a_client_that_left_does_not_disturb_the_others() -> None:
     broker = Broker()
     (client, transport), (other, to_other) = broker.client(), broker.client()
-    client.data_received(short(b"a", b"hard"))
-    other.data_received(short(b"b"))
+    receive(client, short(b"a", b"hard"))
+    receive(other, short(b"b"))
     client.connection_lost(None)
     assert to_other.sent == b"b;"
     assert transport.written == []
@@ -233,8 +233,8 @@ def test_a_client_that_left_does_not_disturb_the_others() -> None:
 def test_a_mistake_of_ours_closes_the_connections_that_it_leaves_without_an_answer() -> None:
     broker = Broker()
     (client, transport), (other, to_other) = broker.client(), broker.client()
-    client.data_received(short(b"a", b"hard"))
-    other.data_received(short(b"b", b"bug"))
+    receive(client, short(b"a", b"hard"))
+    receive(other, short(b"b", b"bug"))
     broker.turn.end()
     assert (transport.written, transport.closed) == ([b"a;hard;"], False)
     assert (to_other.written, to_other.closed) == ([], True)
@@ -244,9 +244,9 @@ def test_large_requests_and_those_that_came_in_pieces_are_handled_at_once() -> N
     broker = Broker()
     client, _ = broker.client()
     large, pieces = SHORT + bytes(SHORT_BYTES_MAX - 1), SHORT + b"pieces"
-    client.data_received(frame(large))
-    client.data_received(frame(pieces)[:7])
-    client.data_received(frame(pieces)[7:])
+    receive(client, frame(large))
+    receive(client, frame(pieces)[:7])
+    receive(client, frame(pieces)[7:])
     assert broker.handled == [[large], [pieces]]
 
 
@@ -254,7 +254,7 @@ def test_a_client_with_many_small_requests_lets_others_have_their_turn() -> None
     broker = Broker()
     client, transport = broker.client()
     wanted = [b"%d" % number for number in range(2 * REQUESTS_A_TURN + 5)]
-    client.data_received(short(*wanted))
+    receive(client, short(*wanted))
     was_reading = transport.reading
     broker.turn.settle()
     assert sum(map(len, broker.handled)) == REQUESTS_A_TURN
@@ -267,7 +267,7 @@ def test_with_much_gathered_what_comes_is_handled_at_once() -> None:
     clients = [broker.client() for _ in range(40)]
     large = b"v" * (SHORT_BYTES_MAX - 2)
     for client, _ in clients:
-        client.data_received(short(large))
+        receive(client, short(large))
     assert len(broker.handled) == 40 - GATHERED_BYTES_MAX // SHORT_BYTES_MAX
     broker.turn.end()
     assert [transport.written for _, transport in clients] == [[answer(large)]] * 40
