@@ -48,7 +48,10 @@ class Bench:
     def add(self, work: str, ours: float, theirs: float, unit: str, wanted: str) -> None:
         figure = Figure(work, f"{ours:,.3g} {unit}", f"{theirs:,.3g} {unit}", ours / theirs, wanted)
         self.figures.append(figure)
-        print(f"    {work}: {figure.ours}, {figure.yardstick}: {figure.ratio:.2f}", file=sys.stderr, flush=True)
+        self.remark(f"{work}: {figure.ours}, {figure.yardstick}: {figure.ratio:.2f}")
+
+    def remark(self, text: str) -> None:
+        print(f"    {text}", file=sys.stderr, flush=True)
 
 
 def create(peer: Peer, topic: str) -> None:
@@ -153,6 +156,10 @@ class Flow:
         """Reads what was produced last."""
         return self._run(peer, "consume", self._topics[peer.name], self.records)
 
+    def cpu(self, way: str, bench: Bench) -> str:
+        ours, theirs = (statistics.mean(self.cpu_per_gb[f"{way} {peer.name}"]) for peer in (bench.ours, bench.theirs))
+        return f"CPU per GB: {ours:.2f} s, {theirs:.2f} s: {ours / theirs:.2f}"
+
     def _run(self, peer: Peer, way: str, *arguments: object) -> float:
         self._memory.make_ready()
         before = cpu(peer)
@@ -169,7 +176,9 @@ def throughput(bench: Bench) -> None:
             for acks, word in ((1, "1"), (-1, "all")):
                 flows.append(flow := Flow(memory, size, codec, acks))
                 bench.add(f"produce {name}, {codec}, acks={word}", *bench.both(flow.produce), "MB/s", ">= 1.0 x")
+                bench.remark(flow.cpu("produce", bench))
             bench.add(f"fetch {name}, {codec}", *bench.both(flow.consume), "MB/s", ">= 1.0 x")
+            bench.remark(flow.cpu("consume", bench))
     for way, word in (("produce", "in"), ("consume", "out")):
         ours, theirs = (
             statistics.mean(cost for flow in flows for cost in flow.cpu_per_gb.get(f"{way} {peer.name}", ()))

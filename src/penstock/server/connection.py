@@ -39,6 +39,8 @@ WRITE_BUFFER_BYTES = 256 * 1024
 JOINED_BYTES_MAX = 16 * 1024
 SENT_FROM_FILE_BYTES = 64 * 1024
 """Slices from this size on are left to the kernel. As much of one is read where the socket is full: uvloop then waits for room."""
+WATCHED_BYTES_MAX = 16 * 1024
+"""Only after the answers to requests of at most this size is the next one watched for: who sends more does not wait for answers."""
 REQUESTS_A_TURN = 100
 """Of one connection. What it sent beyond that, or beyond a buffer of answers, waits for the loop's next turn: others come first."""
 
@@ -196,7 +198,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._turn.settle()
                     if self._closing:
                         break
-                self._take(self._handle(frame), is_alone)
+                self._take(self._handle(frame), is_alone, is_alone and len(frame) <= WATCHED_BYTES_MAX)
                 if self._ready_bytes > WRITE_BUFFER_BYTES:  # short requests may have long answers
                     self.flush()
                     is_full = True
@@ -286,13 +288,14 @@ class Connection(asyncio.BufferedProtocol):
             self.close("an internal error")
         return None
 
-    def _take(self, outcome: Outcome, is_alone: bool = False) -> None:
+    def _take(self, outcome: Outcome, is_alone: bool = False, is_watched: bool = False) -> None:
         if type(outcome) is bytes and not self._slots and not self._sending:
             self._ready.append(outcome)
             self._ready_bytes += len(outcome)
             if is_alone:
                 self.flush()
-                self._turn.watch()
+                if is_watched:
+                    self._turn.watch()
             else:
                 self._end_turn_soon()
         elif outcome is not None:

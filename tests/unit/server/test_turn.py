@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tests.unit.server.test_connection import FakeTransport, ManualTurn, connected, frame, receive
 
 from penstock.handlers.api import CloseConnectionError, Peer, Pending
-from penstock.server.connection import REQUESTS_A_TURN, Connection
+from penstock.server.connection import REQUESTS_A_TURN, WATCHED_BYTES_MAX, Connection
 from penstock.server.dispatch import SHORT_BYTES_MAX, Outcome, Waiting
 from penstock.server.turn import GATHERED_BYTES_MAX, MISSES_MAX, UNWATCHED_ANSWERS, WATCHED_TURNS
 
@@ -113,6 +113,8 @@ def test_the_loop_stays_awake_for_a_moment_after_the_answer_to_a_client_that_ask
     broker.turn.look()
     receive(client, short(b"d"))
     assert looks(broker) == WATCHED_TURNS, "a request begins it anew, and there is one at a time"
+    receive(client, frame(bytes(WATCHED_BYTES_MAX + 1)))
+    assert not broker.turn.is_looking, "who sends much does not wait for each answer"
     receive(other, short(b"e"))
     broker.turn.end()
     assert not broker.turn.is_looking, "who shares the turns is not watched for"
