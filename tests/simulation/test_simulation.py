@@ -139,11 +139,21 @@ def eligible_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     def confirm_alone(self: Followers, isr: tuple[int, ...], partition_epoch: int, *, has_eligible: bool) -> bool:
         return confirm(self, isr, partition_epoch)
 
-    def make_alone(self: Followers, *arguments: Any, has_eligible: bool) -> None:
-        make(self, *arguments)
+    def make_alone(self: Followers, *arguments: Any, start_offset: int, has_eligible: bool) -> None:
+        make(self, *arguments, start_offset=start_offset)
 
     monkeypatch.setattr(Followers, "confirm", confirm_alone)
     monkeypatch.setattr(Followers, "__init__", make_alone)
+
+
+def watermark_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has what the leader knows to be committed joins: one that was killed knows only what its last checkpoint says."""
+    make = Followers.__init__
+
+    def make_for_all(self: Followers, *arguments: Any, start_offset: int, has_eligible: bool) -> None:
+        make(self, *arguments, start_offset=0, has_eligible=has_eligible)
+
+    monkeypatch.setattr(Followers, "__init__", make_for_all)
 
 
 def deletions_forget_who_died(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,6 +222,7 @@ BREAKAGES = [
     (without_kip_279, 13),
     (without_maximal_isr, 13),
     (last_replica_standing, 4),
+    (watermark_is_enough, 802287),
     (deletions_forget_who_died, 10),
     (full_requests_leave_out_what_is_going, 0),
     (prefers_whoever_is_first, 43),

@@ -73,7 +73,16 @@ class Proposal(NamedTuple):
 class Followers:
     """The followers of one partition during one leader epoch."""
 
-    __slots__ = ("_by_id", "_local_id", "has_eligible", "isr", "maximal", "partition_epoch", "proposal")
+    __slots__ = (
+        "_by_id",
+        "_local_id",
+        "_start_offset",
+        "has_eligible",
+        "isr",
+        "maximal",
+        "partition_epoch",
+        "proposal",
+    )
 
     def __init__(
         self,
@@ -83,9 +92,13 @@ class Followers:
         partition_epoch: int,
         now_ms: int,
         *,
+        start_offset: int,
         has_eligible: bool = False,
     ) -> None:
         self._local_id = local_id
+        self._start_offset = start_offset
+        """The leader's end when it began to lead. Not where its epoch begins in the log: one that was killed may lead again in the epoch that it led in
+        before, and knows no more than its last checkpoint said of what was committed in it."""
         self._by_id = {one: Follower(one, now_ms) for one in replicas if one != local_id}
         self.isr = isr
         self.maximal: tuple[int, ...] = isr
@@ -118,13 +131,11 @@ class Followers:
         return smallest
 
     # Changes.
-    def propose_expand(
-        self, follower: Follower, leader_epoch: int, epoch_start_offset: int, high_watermark: int
-    ) -> Proposal | None:
-        """A follower joins when it has everything committed, and has reached this leader's epoch (KAFKA-7128)."""
+    def propose_expand(self, follower: Follower, leader_epoch: int, high_watermark: int) -> Proposal | None:
+        """A follower joins when it has everything that may be committed: what the leader had when it began to lead (KAFKA-7128), and what was since."""
         if self.proposal is not None or follower.broker_id in self.isr:
             return None
-        if follower.end_offset < high_watermark or follower.end_offset < epoch_start_offset:
+        if follower.end_offset < high_watermark or follower.end_offset < self._start_offset:
             return None
         return self._propose(leader_epoch, (*self.isr, follower.broker_id))
 

@@ -126,7 +126,13 @@ class Partition:
             self.followers = None
             if replicas != (self.local_id,):
                 self.followers = Followers(
-                    self.local_id, replicas, isr, partition_epoch, now_ms, has_eligible=has_eligible
+                    self.local_id,
+                    replicas,
+                    isr,
+                    partition_epoch,
+                    now_ms,
+                    start_offset=self.log.end_offset,
+                    has_eligible=has_eligible,
                 )
         elif not self.is_leader:
             self.isr, self.followers = isr, None
@@ -308,8 +314,7 @@ class Partition:
         moved = follower.fetched(offset, log_start_offset, self.log.end_offset, now_ms)
         proposal = None
         if broker_id not in self.isr:
-            start = self.log.leader_epochs.start_of(self.leader_epoch)
-            proposal = followers.propose_expand(follower, self.leader_epoch, start, self.log.high_watermark)
+            proposal = followers.propose_expand(follower, self.leader_epoch, self.log.high_watermark)
         return Fetched(self.maybe_move_high_watermark() if moved else False, proposal)
 
     def follow(self, high_watermark: int, log_start_offset: int) -> bool:

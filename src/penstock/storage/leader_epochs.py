@@ -89,11 +89,6 @@ class LeaderEpochs:
             return EpochStart(epoch, entries[0].start_offset)
         return EpochStart(entries[slot - 1].epoch, entries[slot].start_offset)
 
-    def start_of(self, epoch: int) -> int:
-        """Where the latest epoch begins, if it is this one; nowhere (as far as anyone can get) if it is not."""
-        entries = self._entries
-        return entries[-1].start_offset if entries and entries[-1].epoch == epoch else 2**63 - 1
-
     def epoch_at(self, offset: int) -> int:
         """The epoch that wrote `offset`, or -1."""
         slot = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)

@@ -1,9 +1,10 @@
 """Who is in sync, and how far what is written counts as committed (rows R2, R3, R6)."""
 
 import pytest
-from tests.unit.replication.logs import Replica
+from tests.unit.replication.logs import KEY, TOPIC_ID, Replica
 
 from penstock.replication.errors import NotEnoughReplicasError, NotLeaderOrFollowerError
+from penstock.replication.partition import Partition
 from penstock.replication.wait_for_acks import AwaitedAppend, acknowledged
 
 LAG_MS = 1_000
@@ -103,6 +104,18 @@ def test_a_follower_joins_only_from_the_start_of_the_leaders_epoch() -> None:
     assert leader.log.high_watermark == 0
     assert leader.fetched(2, 1).proposal is None, "KAFKA-7128: it has the high watermark, not the epoch"
     assert leader.fetched(2, 2).proposal is not None
+
+
+def test_a_leader_that_was_killed_and_leads_on_in_its_epoch_takes_nobody_who_lacks_what_was_committed_in_it() -> None:
+    """Its controller did not see it go. What it remembers of the high watermark is seconds old: here it knows nothing of it."""
+    leader = Replica(1)
+    leader.lead(1, (1, 2))
+    leader.write(b"a", b"b")
+    leader.partition = Partition(KEY, TOPIC_ID.bytes, 1, leader.log)
+    leader.lead(1, (1, 2))
+    assert leader.log.high_watermark == 0
+    assert leader.fetched(3, 1).proposal is None, "it has the high watermark, and the epoch begins there"
+    assert leader.fetched(3, 2).proposal is not None
 
 
 def test_a_follower_that_reaches_the_leaders_end_joins_though_more_is_written_all_the_while() -> None:
