@@ -183,6 +183,9 @@ class Connection(asyncio.BufferedProtocol):
         except FrameLimitError as error:
             self.close(str(error))
             return
+        except MemoryError:
+            self.close("there is no memory for its request")
+            return
         if self._backlog or self._is_blocked():
             self._backlog.extend(frames)
             self._pause_reading()
@@ -253,8 +256,8 @@ class Connection(asyncio.BufferedProtocol):
         self._sending.clear()
         self._ready.clear()
         self._backlog.clear()
-        if self._descriptor is not None and self._descriptor >= 0:
-            os.close(self._descriptor)
+        self._framing.forget()  # this object may live on until somebody looks for garbage
+        self._give_descriptor_back()
         self._closed(self)
 
     def close(self, reason: str) -> None:
@@ -265,6 +268,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._closing = True
         self._backlog.clear()
+        self._framing.forget()
         self.flush()
         logger.info("closing the connection from %s: %s", self.peer.address if hasattr(self, "peer") else "?", reason)
         self._transport.close()
@@ -392,6 +396,8 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._send_slice(part)  # type: ignore[arg-type]
         self._write_joined()
+        if not sending:
+            self._give_descriptor_back()
 
     def _put(self, data: bytes | bytearray) -> None:
         """Small neighbours leave as one: an answer with a few records is three parts."""
@@ -449,6 +455,12 @@ class Connection(asyncio.BufferedProtocol):
                 with contextlib.suppress(OSError):  # too many are open
                     self._descriptor = os.dup(socket.fileno())
         return self._descriptor
+
+    def _give_descriptor_back(self) -> None:
+        """Descriptors are few: one that nothing is sent by is no longer needed."""
+        if self._descriptor is not None and self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = None
 
     def _keep_rest(self, part: FileSlice, sent: int) -> None:
         if sent < part.length:

@@ -1,7 +1,7 @@
 """Bytes to frames. Pure.
 
 A frame is a length (int32) and that many bytes. Nothing is set aside for a claimed length before a part of the frame is
-there: until then chunks are kept as they come. From then on the rest is put straight to where it belongs. A frame that
+there: until then what came is kept. From then on the rest is put straight to where it belongs. A frame that
 came in one piece is `bytes`; another is a `bytearray`, so that a batch in it can be stamped in place.
 """
 
@@ -22,17 +22,23 @@ class FrameLimitError(PenstockError):
 class Framing:
     """One connection's incoming bytes. After an error it is of no further use."""
 
-    __slots__ = ("_chunks", "_frame", "_frame_bytes_max", "_head", "_length", "_missing", "rest")
+    __slots__ = ("_begun", "_frame", "_frame_bytes_max", "_head", "_length", "_missing", "rest")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
+        self.rest: memoryview | None
+        """Where the next bytes belong, to be put there and told by `filled`; None: they go to `feed`."""
+        self.forget()
+
+    def forget(self) -> None:
+        """What came of a frame that will never be whole."""
         self._head = b""
-        self._chunks: list[bytes | memoryview] = []
+        self._begun = bytearray()
+        """Of a frame for which nothing is set aside."""
         self._length = 0
         self._missing = 0
         self._frame: bytearray | None = None
-        self.rest: memoryview | None = None
-        """Where the next bytes belong, to be put there and told by `filled`; None: they go to `feed`."""
+        self.rest = None
 
     @property
     def buffered_bytes(self) -> int:
@@ -55,16 +61,16 @@ class Framing:
         frames: list[bytes | bytearray] = []
         if self._missing:
             position = min(self._missing, len(data))
-            if self.rest is None:
-                self._keep(memoryview(data)[:position])
-            else:
+            if self.rest is not None:
                 self.rest[:position] = data[:position]
                 frames = self.filled(position)
+            else:
+                self._keep(memoryview(data)[:position])
+                if not self._missing:
+                    frames.append(self._begun)
+                    self._begun = bytearray()
             if self._missing:
                 return frames
-            if self._chunks:
-                frames.append(bytearray().join(self._chunks))
-                self._chunks = []
         elif self._head:
             data = self._head + data
             self._head = b""
@@ -88,15 +94,13 @@ class Framing:
             self._keep(memoryview(data)[start:])
             return frames
 
-    def _keep(self, chunk: memoryview) -> None:
-        """A piece of a frame, its last one perhaps."""
-        self._chunks.append(chunk)
-        self._missing -= len(chunk)
-        there = self._length - self._missing
-        if self._missing and there * SET_ASIDE_FROM >= self._length:
+    def _keep(self, piece: memoryview) -> None:
+        """Of a frame, its last one perhaps."""
+        begun = self._begun
+        begun += piece
+        self._missing -= len(piece)
+        if self._missing and len(begun) * SET_ASIDE_FROM >= self._length:
             self._frame = unfilled(self._length)
-            self.rest = memoryview(self._frame)
-            for one in self._chunks:
-                self.rest[: len(one)] = one
-                self.rest = self.rest[len(one) :]
-            self._chunks = []
+            self._frame[: len(begun)] = begun
+            self.rest = memoryview(self._frame)[len(begun) :]
+            self._begun = bytearray()

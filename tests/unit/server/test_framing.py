@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -84,6 +85,19 @@ def test_a_slow_sender_costs_only_what_it_sent() -> None:
     assert framing.rest is None
     framing.feed(b"x")
     assert framing.rest is not None
+
+
+def test_a_sender_of_single_bytes_costs_little_more_than_what_it_sent() -> None:
+    # A5
+    framing = Framing(100_000_000)
+    framing.feed((100_000_000).to_bytes(4, "big"))
+    tracemalloc.start()
+    for _ in range(20_000):
+        framing.feed(b"x")
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert framing.buffered_bytes == 20_000
+    assert held < 2 * 20_000
 
 
 def test_a_frame_as_long_as_the_limit_passes() -> None:

@@ -1,18 +1,20 @@
-"""Requests of any size arrive whole over real sockets, from several clients at once, though all are read into one room."""
+"""Requests of any size arrive whole over real sockets, though all connections are read into one room; what never gets whole is not kept."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import uvloop
-from tests.unit.server.test_connection import frame
+from tests.unit.server.test_connection import connect, echo, frame, receive
 
 from penstock.handlers.api import Peer
-from penstock.server.connection import ROOM_BYTES
+from penstock.server.connection import ROOM_BYTES, Connection
+from penstock.server.framing import Framing
 from penstock.server.listener import Server, parse_listener
 
 SIZES = (0, 1, 60, 5_000, ROOM_BYTES - 4, ROOM_BYTES, 300_000, 2_500_000)
@@ -52,3 +54,23 @@ def test_requests_of_any_size_arrive_whole_from_several_clients_at_once(make_loo
 
     with asyncio.Runner(loop_factory=make_loop) as runner:
         runner.run(asyncio.wait_for(main(), 30))
+
+
+@pytest.mark.parametrize("end", [lambda made: made.connection_lost(None), lambda made: made.close("enough")])
+def test_what_came_of_a_request_that_will_never_be_whole_is_not_kept(end: Callable[[Connection], None]) -> None:
+    made, _ = connect(echo)
+    receive(made, frame(bytes(900))[:500])
+    was_there = len(made.get_buffer(-1))
+    end(made)
+    assert (was_there, made._framing.buffered_bytes, made._framing.rest) == (404, 0, None)
+
+
+def test_a_request_for_which_there_is_no_memory_closes_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_framing: object, _data: bytes) -> None:
+        raise MemoryError
+
+    made, transport = connect(echo)
+    monkeypatch.setattr(made, "_framing", Framing(10))
+    monkeypatch.setattr(Framing, "feed", refuse)
+    receive(made, b"x")
+    assert transport.closed

@@ -197,3 +197,18 @@ def test_a_client_that_closed_its_end_gets_no_slice_without_its_head(log: tuple[
 
     assert talk(answers, read) == b""
     assert (file.by_kernel, file.read) == (0, MEGABYTE)
+
+
+def test_a_connection_keeps_no_descriptor_when_its_slices_are_sent(log: tuple[Path, bytes]) -> None:
+    path, data = log
+
+    async def read(reader: asyncio.StreamReader, served: Served) -> tuple[bytes, int | None, int | None]:
+        connection = await served.asked()
+        while_sending = connection._descriptor
+        said = await reader.readexactly(12 * MEGABYTE)
+        return said, while_sending, connection._descriptor
+
+    said, while_sending, afterwards = talk([[Slice(Watched(path), 0, 12 * MEGABYTE)]], read)
+    assert said == data[: 12 * MEGABYTE]
+    assert while_sending is not None
+    assert afterwards is None
