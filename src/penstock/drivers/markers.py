@@ -44,7 +44,7 @@ class LocalMarkers:
         try:
             partition = self._surroundings.partitions.get(*topic_partition)
             if _is_written(partition, marker):
-                then(None)
+                self._when_it_lasts(partition, then)
                 return
             batch = build_end_marker(
                 marker.commit,
@@ -62,6 +62,11 @@ class LocalMarkers:
             return
         self._surroundings.appended(partition, appended)
         self._surroundings.when_committed(partition, partition.leader_epoch, appended.end_offset, then)
+
+    def _when_it_lasts(self, partition: Partition, then: Then) -> None:
+        """A marker that stands may be lost yet, as when the try that wrote it failed for want of replicas."""
+        partition.check_leader(-1)
+        self._surroundings.when_committed(partition, partition.leader_epoch, partition.log.end_offset, then)
 
     def _end_in_groups(self, number: int, marker: Marker, batch: bytes, then: Then) -> None:
         def ended(error: PenstockError | None) -> None:

@@ -1,6 +1,7 @@
 """What the coordinators' drivers share: their topic made, its partitions that this broker leads, each log read into a
 shard, records appended and waited for.
 
+A shard is loaded when everything that was read is below the high watermark: what is not may be lost with its leader.
 A wait ends when everything its shard has written is below the high watermark, so what waits for one shard goes on in the
 order of its writes.
 """
@@ -44,6 +45,7 @@ from penstock.storage.producer_state import Origin
 logger = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS = 5_000
+LOAD_RETRY_MS = 100
 LOAD_BYTES = 256 * 1024
 RECORDS_A_TURN = 200
 
@@ -173,7 +175,7 @@ class Shards(Generic[L]):
         if led is None:
             raise NotCoordinatorError(f"{self._topic.name}-{number} is led by another broker")
         if not led.is_loaded:
-            raise CoordinatorLoadInProgressError(f"the records of {self._topic.name}-{number} are being read")
+            raise CoordinatorLoadInProgressError(f"{self._topic.name}-{number} is not yet read, or not yet committed")
         return led
 
     @property
@@ -261,10 +263,23 @@ class Shards(Generic[L]):
         self._loop.call_soon(partial(self._read_on, led, replay))
 
     def _read(self, led: L, replay: Replay) -> None:
-        led.is_loaded = True
         led.written_end = replay.next_offset
         if replay.passed_over:
             logger.warning("%s: %d records passed over", led.partition.topic_partition, replay.passed_over)
+        self._load_when_committed(led)
+
+    def _load_when_committed(self, led: L) -> None:
+        """What was read above the high watermark may be lost yet: nobody acts on it, and nobody is told of it."""
+        self.when_committed(led, partial(self._end_load, led))
+
+    def _end_load(self, led: L, error: PenstockError | None) -> None:
+        if not self.is_current(led):
+            return
+        if error is not None:
+            logger.info("the records in %s are read, and not yet committed: %s", led.partition.topic_partition, error)
+            self._loop.call_later(LOAD_RETRY_MS, partial(self._load_when_committed, led))
+            return
+        led.is_loaded = True
         self._loaded(led)
 
     # Writing.

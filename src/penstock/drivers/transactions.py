@@ -35,16 +35,26 @@ from penstock.drivers.shards import CoordinatorTopic, Led, Shards, ShardsSurroun
 from penstock.metadata.store import StoreError
 from penstock.protocol.transaction_records import encode_transaction_key, encode_transaction_value
 from penstock.records.build import Record, build_batch
+from penstock.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
 
 TOPIC = "__transaction_state"
 RETRY_MS = 100
+NEWS_MS = 30_000
 TOMBSTONES_A_BATCH = 500
 TOMBSTONES_BYTES_MAX = 256 * 1024
 
-LedShard = Led[Shard]
 Answer = Callable[[ProducerStamp | PenstockError], object]
+
+
+class LedShard(Led[Shard]):
+    __slots__ = ("began_ms", "began_version")
+
+    def __init__(self, partition: Partition, shard: Shard, image_version: int, now_ms: int) -> None:
+        super().__init__(partition, shard)
+        self.began_version = image_version
+        self.began_ms = now_ms
 
 
 class TransactionDriver:
@@ -60,6 +70,7 @@ class TransactionDriver:
         self._clock = clock
         self._loop = surroundings.loop
         self._image = surroundings.image
+        self._is_in_cluster = surroundings.is_in_cluster
         self._producer_ids = producer_ids
         self._marker_writer = markers
         self.settings = settings
@@ -79,7 +90,9 @@ class TransactionDriver:
         self._shards: Shards[LedShard] = Shards(
             surroundings,
             topic,
-            new_led=lambda partition: Led(partition, Shard(settings, clock)),
+            new_led=lambda partition: LedShard(
+                partition, Shard(settings, clock), self._image.version, clock.monotonic_ms()
+            ),
             replay=lambda led: Replay(led.shard, led.partition.log.log_start_offset),
             loaded=self._loaded,
             resigned=lambda led: None,
@@ -248,6 +261,8 @@ class TransactionDriver:
         self._shards.in_turns(map(partial(self._write_markers, led), ended))
 
     def _write_markers(self, led: LedShard, markers: Markers) -> None:
+        if not self._shards.is_current(led):
+            return
         remaining = set(markers.partitions)
         if not remaining:
             self._complete(led, markers)
@@ -271,7 +286,7 @@ class TransactionDriver:
         partition: TopicPartition,
         error: PenstockError | None,
     ) -> None:
-        if error is not None and self._is_worth_retrying(partition, error):
+        if error is not None and self._is_worth_retrying(led, partition, error):
             again = partial(self._write_marker, led, markers, remaining, partition)
             self._loop.call_later(RETRY_MS, again)
             return
@@ -279,8 +294,8 @@ class TransactionDriver:
         if not remaining and self._shards.is_current(led):
             self._complete(led, markers)
 
-    def _is_worth_retrying(self, partition: TopicPartition, error: PenstockError) -> bool:
-        if self._image.partition(*partition) is None:
+    def _is_worth_retrying(self, led: LedShard, partition: TopicPartition, error: PenstockError) -> bool:
+        if self._image.partition(*partition) is None and self._is_image_whole(led):
             logger.info("%s is gone: the transaction ends without it", partition)
             return False
         if isinstance(error, InvalidProducerEpochError):
@@ -288,6 +303,15 @@ class TransactionDriver:
             return False
         logger.warning("%s: a marker was not written, it is tried again: %s", partition, error)
         return True
+
+    def _is_image_whole(self, led: LedShard) -> bool:
+        """Whether a partition that the image lacks is gone, and not one that this broker is yet to be told of.
+
+        A new controller gives out roles first, and says right after that what there is. A shard that began when that was
+        said may hear no more of it: there time decides.
+        """
+        is_told = self._image.version != led.began_version
+        return not self._is_in_cluster or is_told or self._clock.monotonic_ms() - led.began_ms >= NEWS_MS
 
     def _complete(self, led: LedShard, markers: Markers) -> None:
         transition = led.shard.complete(markers)
