@@ -57,7 +57,7 @@ from penstock.server.dispatch import Dispatch, Dispatcher
 from penstock.server.listener import Address, Server
 from penstock.server.metrics_page import MetricsPage
 from penstock.server.turn import Turn
-from penstock.storage.config import LogConfig, log_config
+from penstock.storage.config import LogConfig, stored_log_config
 from penstock.storage.directory_state import DirectoryState
 from penstock.storage.log_directories import LogDirectories
 
@@ -300,7 +300,7 @@ class Broker:
         """A log's configuration while directories are loaded: the first one is locked by then, and holds the journal."""
         if self._cluster is None:
             self._open_store()
-        return log_config(self._image.topic_configs.get(partition.topic, {}), self.config.log_values)
+        return stored_log_config(self._image.topic_configs.get(partition.topic, {}), self.config.log_values)
 
     def _open_store(self) -> None:
         if self._store is None:

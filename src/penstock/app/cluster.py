@@ -38,7 +38,7 @@ from penstock.drivers.steps import run_steps
 from penstock.handlers.services import ClusterServices
 from penstock.metadata.image import Image
 from penstock.metadata.layout import BrokerNode
-from penstock.metadata.store import ConnectionLostError, SessionState, StoreError
+from penstock.metadata.store import ConnectionLostError, SessionState
 from penstock.metadata.zookeeper import ZooKeeperStore
 from penstock.peers.channels import BrokerLinks, ControllerLink, LeaderLink
 from penstock.peers.link import Address, Link, TcpLink
@@ -278,7 +278,7 @@ class ClusterParts:
             assert self._broker is not None
             try:
                 self.replicas.broker_epoch = await self._registration.register(self._broker, self._directory)
-            except (StoreError, PenstockError) as error:
+            except (PenstockError, OSError) as error:
                 logger.error("the broker could not register again, and tries on: %s", error)
                 self._loop.call_later(_AGAIN_MS, self._register_again)
 

@@ -21,7 +21,7 @@ from penstock.metadata import layout
 from penstock.metadata.image import Image, TopicImage
 from penstock.metadata.layout import PartitionState, TopicNode
 from penstock.metadata.store import ANY_VERSION, Check, Create, Delete, Operation, SetData, Transaction
-from penstock.storage.config import log_config
+from penstock.storage.config import check_changes, log_config
 
 PARTITIONS_MAX = 10_000
 """In one topic: a bound on what one request may do to us."""
@@ -191,9 +191,9 @@ def decide_grow(
     return Transaction(operations=tuple(operations))
 
 
-def decide_config(image: Image, topic: TopicImage, config: Mapping[str, str], defaults: TopicDefaults) -> Transaction:
+def decide_config(image: Image, topic: TopicImage, config: Mapping[str, str]) -> Transaction:
     """What to write so that a topic's own configuration is `config`."""
-    log_config(config, defaults.log_values)
+    check_changes(image.topic_configs.get(topic.name, {}), config)
     path, data = layout.topic_config_path(topic.name), layout.encode_config(config)
     if topic.name in image.topic_configs:
         return Transaction(operations=(SetData(path=path, data=data),))

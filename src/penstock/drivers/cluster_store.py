@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from penstock.drivers.loop import Loop, Timer
@@ -12,6 +13,7 @@ from penstock.metadata.store import (
     Answered,
     Committed,
     ConnectionLostError,
+    Event,
     Node,
     NoNodeError,
     Operation,
@@ -148,17 +150,23 @@ class ClusterStore:
 
     # Hearing.
     def hand_out(self) -> None:
-        """Gives out what the store has to say; on the loop."""
+        """Gives out what the store has to say; on the loop. Whoever fails at it takes nothing from those after it."""
+        failures: list[Exception] = []
         for event in self._store.take_events():
-            if isinstance(event, Watched):
-                for watcher in self._watchers:
-                    watcher(event.path)
-            elif isinstance(event, SessionChanged):
-                logger.info("the session with the store is %s", event.state.value)
-                self.is_connected = event.state is SessionState.CONNECTED
-                for listener in self._listeners:
-                    listener(event.state)
-            else:
-                done = self._waiting.pop(event.token, None)
-                if done is not None:
-                    done(event)
+            for tell in self._listening(event):
+                try:
+                    tell()
+                except Exception as error:
+                    failures.append(error)
+        if failures:
+            raise failures[0] if len(failures) == 1 else ExceptionGroup("what the store said", failures)
+
+    def _listening(self, event: Event) -> list[Callable[[], object]]:
+        if isinstance(event, Watched):
+            return [partial(watcher, event.path) for watcher in self._watchers]
+        if isinstance(event, SessionChanged):
+            logger.info("the session with the store is %s", event.state.value)
+            self.is_connected = event.state is SessionState.CONNECTED
+            return [partial(listener, event.state) for listener in self._listeners]
+        done = self._waiting.pop(event.token, None)
+        return [] if done is None else [partial(done, event)]

@@ -9,11 +9,12 @@ import logging
 from collections.abc import Callable
 
 from penstock.base.clock import Clock
+from penstock.base.errors import PenstockError
 from penstock.drivers.cluster_store import ClusterStore
 from penstock.drivers.steps import run_steps
 from penstock.metadata import layout
 from penstock.metadata.image import Image
-from penstock.metadata.store import Create, Delete, Operation, SessionState, StoreError, Transaction
+from penstock.metadata.store import Create, Delete, Node, Operation, SessionState, Transaction
 
 logger = logging.getLogger(__name__)
 
@@ -51,15 +52,25 @@ class ConfigChanges:
         for kind, parent in _PARENTS.items():
             names = await self._store.children(parent)
             nodes = await self._store.all_data([f"{parent}/{name}" for name in names])
-            found[kind] = {
-                path[len(parent) + 1 :]: layout.decode_config(path, node.data) for path, node in nodes.items()
-            }
-        for kept, now in (
-            (self._image.topic_configs, found["topics"]),
-            (self._image.broker_configs, found["brokers"]),
-        ):
-            kept.clear()
-            kept.update(now)
+            found[kind] = {}
+            for path, node in nodes.items():
+                name = path[len(parent) + 1 :]
+                found[kind][name] = self._decoded(path, node, self._kept(kind).get(name, {}))
+        for kind, now in found.items():
+            self._kept(kind).clear()
+            self._kept(kind).update(now)
+
+    def _kept(self, kind: str) -> dict[str, dict[str, str]]:
+        return self._image.topic_configs if kind == "topics" else self._image.broker_configs
+
+    @staticmethod
+    def _decoded(path: str, node: Node, known: dict[str, str]) -> dict[str, str]:
+        """What the node says; where that cannot be read, what is known stays, and every other configuration is followed as before."""
+        try:
+            return layout.decode_config(path, node.data)
+        except PenstockError as error:
+            logger.error("a configuration in the store has no effect until it is mended: %s", error)
+            return known
 
     def start(self) -> None:
         """After the first `load`; what changed since is looked for."""
@@ -96,8 +107,8 @@ class ConfigChanges:
                 self._changed({*self._image.topic_configs, *self._image.topics})
             else:
                 await self._take_news()
-        except StoreError as error:
-            logger.info("configurations are read again when the store is back: %s", error)
+        except PenstockError as error:
+            logger.warning("configurations are read again with the next change, or when the store is back: %s", error)
 
     async def _take_news(self) -> None:
         names = await self._store.children(layout.CONFIG_CHANGES, watch=True)
@@ -105,21 +116,30 @@ class ConfigChanges:
         self._seen = set(names)
         nodes = await self._store.all_data([f"{layout.CONFIG_CHANGES}/{name}" for name in new])
         touched: set[str] = set()
-        for entity in dict.fromkeys(layout.decode_config_change(path, node.data) for path, node in nodes.items()):
+        for entity in dict.fromkeys(self._entity(path, node) for path, node in nodes.items()):
             kind, _, name = entity.partition("/")
             if kind in _PARENTS and name:
                 touched |= await self._take(kind, name)
         self._changed(touched)
         await self._forget_old(names)
 
+    @staticmethod
+    def _entity(path: str, node: Node) -> str:
+        """Whose configuration changed; nobody's where the notice cannot be read."""
+        try:
+            return layout.decode_config_change(path, node.data)
+        except PenstockError as error:
+            logger.error("a notice of a changed configuration has no effect: %s", error)
+            return ""
+
     async def _take(self, kind: str, name: str) -> set[str]:
         path = f"{_PARENTS[kind]}/{name}"
         node = await self._store.data(path)
-        kept = self._image.topic_configs if kind == "topics" else self._image.broker_configs
+        kept = self._kept(kind)
         if node is None:
             kept.pop(name, None)
         else:
-            kept[name] = layout.decode_config(path, node.data)
+            kept[name] = self._decoded(path, node, kept.get(name, {}))
         return {name} if kind == "topics" else set(self._image.topics)
 
     async def _forget_old(self, names: tuple[str, ...]) -> None:

@@ -74,7 +74,7 @@ class TopicDriver:
         return decide_grow(self._image, topic, count, assignments)
 
     def decide_config(self, topic: TopicImage, config: Mapping[str, str]) -> Transaction:
-        return decide_config(self._image, topic, config, self.defaults)
+        return decide_config(self._image, topic, config)
 
     def decide_broker_config(self, entity: str, config: Mapping[str, str]) -> Transaction:
         return decide_broker_config(self._image, entity, config)

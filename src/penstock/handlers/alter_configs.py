@@ -30,7 +30,7 @@ from penstock.handlers.errors import ClusterAuthorisationError, TopicAuthorisati
 from penstock.metadata.layout import CLUSTER_DEFAULT, broker_config_path, topic_config_path
 from penstock.metadata.store import Transaction
 from penstock.replication.errors import UnknownTopicOrPartitionError
-from penstock.storage.config import TOPIC_KEYS, log_config
+from penstock.storage.config import TOPIC_KEYS, check_changes
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
@@ -126,8 +126,9 @@ def _decide_topic(resource: Any, context: Context, edit: Edit) -> Transaction:
     services, name = context.services, resource.resource_name
     if not services.authoriser.allows(context.peer.principal, Action.ALTER_CONFIGS, Resource.TOPIC, name):
         raise TopicAuthorisationError(f"{context.peer.principal} may not change the configuration of topic {name}")
-    config = edit(services.image.topic_configs.get(name, {}), resource.configs, TOPIC_KEYS)
-    log_config(config, services.topics.defaults.log_values)
+    present = services.image.topic_configs.get(name, {})
+    config = edit(present, resource.configs, TOPIC_KEYS)
+    check_changes(present, config)
     topic = services.image.topics.get(name)
     if topic is None:
         raise UnknownTopicOrPartitionError(f"there is no topic {name}")

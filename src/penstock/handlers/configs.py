@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from penstock.base.config import ConfigKey, value_text
 from penstock.handlers.services import Services
 from penstock.metadata.layout import CLUSTER_DEFAULT
-from penstock.storage.config import TOPIC_KEYS, log_config
+from penstock.storage.config import TOPIC_KEYS, stored_log_config
 
 
 class Source(IntEnum):
@@ -69,7 +69,7 @@ def _synonyms(name: str, names: tuple[str, ...], layers: _Layers) -> Iterator[Sy
 
 def topic_entries(overrides: Mapping[str, str], services: Services) -> Iterator[Entry]:
     layers = _layers(services)
-    values = log_config(overrides, services.topics.defaults.log_values).values
+    values = stored_log_config(overrides, services.topics.defaults.log_values).values
     for name, key in sorted(TOPIC_KEYS.items()):
         value = value_text(values[name])
         synonyms = list(_synonyms(key.synonyms[0], key.synonyms, layers)) if key.synonyms else []

@@ -224,7 +224,8 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
     config = _load(path, data).get("config", {})
-    assert isinstance(config, dict)
+    if not isinstance(config, dict):
+        raise CorruptFileError(path, "has no configuration")
     return {str(name): str(value) for name, value in config.items()}
 
 

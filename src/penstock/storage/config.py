@@ -392,6 +392,11 @@ def read_topic_config(overrides: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
+def check_changes(present: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    """ConfigError where a topic's next configuration has a bad or unknown key that it does not have already."""
+    read_topic_config({name: raw for name, raw in wanted.items() if present.get(name) != raw})
+
+
 def broker_defaults(settings: Mapping[str, str]) -> dict[str, Any]:
     """Values of topic keys that the broker's own settings give, strongest synonym first."""
     defaults = {}
@@ -462,3 +467,24 @@ def log_config(overrides: Mapping[str, str] | None = None, defaults: Mapping[str
         timestamp_after_max_ms=values["message.timestamp.after.max.ms"],
         min_insync_replicas=values["min.insync.replicas"],
     )
+
+
+def stored_log_config(stored: Mapping[str, str], defaults: Mapping[str, Any] | None = None) -> LogConfig:
+    """The same from what a store says, where a later version or another tool may have written: what is not understood is as if it were not there.
+
+    One topic must not stop the broker that holds it, nor the controller that decides over it among others.
+    """
+    understood = {}
+    for name, raw in stored.items():
+        try:
+            read_topic_config({name: raw})
+            understood[name] = raw
+        except ConfigError as error:
+            _name_ignored(str(error))
+    return log_config(understood, defaults)
+
+
+@cache
+def _name_ignored(why: str) -> None:
+    """Once a process, like those that are retired."""
+    logger.error("a topic's configuration has what has no effect here: %s", why)

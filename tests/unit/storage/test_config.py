@@ -12,8 +12,10 @@ from penstock.storage.config import (
     RETIRED_KEYS,
     TOPIC_KEYS,
     broker_defaults,
+    check_changes,
     log_config,
     read_topic_config,
+    stored_log_config,
 )
 
 HOUR_MS = 3_600_000
@@ -232,3 +234,20 @@ def test_a_compacted_topic_rolls_within_its_largest_compaction_lag() -> None:
 def test_the_codec_comes_with_its_level(name: str, codec: Codec | None, level: int | None) -> None:
     config = log_config({"compression.type": name})
     assert (config.codec, config.codec_level) == (codec, level)
+
+
+def test_what_a_store_says_counts_as_far_as_it_is_understood(caplog: pytest.LogCaptureFixture) -> None:
+    config._name_ignored.cache_clear()
+    stored = {"retention.ms": "5", "of.a.later.version": "1", "segment.bytes": "few"}
+    for _ in range(2):
+        found = stored_log_config(stored, {"segment.bytes": 2_000_000})
+    assert (found.retention_ms, found.segment_bytes) == (5, 2_000_000)
+    assert [sum(name in line for line in caplog.messages) for name in stored] == [0, 1, 1], "each is named once"
+
+
+def test_what_a_topic_has_already_does_not_keep_it_from_being_changed() -> None:
+    present = {"of.a.later.version": "1"}
+    check_changes(present, {**present, "retention.ms": "5"})
+    for bad in ({"of.a.later.version": "2"}, {**present, "retention.ms": "often"}):
+        with pytest.raises(ConfigError):
+            check_changes(present, bad)
