@@ -35,9 +35,11 @@ def tell_changes(
     )
 
 
-def tell_everything(cluster: Cluster, broker_ids: Collection[int]) -> PeerRequests:
+def tell_everything(
+    cluster: Cluster, broker_ids: Collection[int], *, new: Collection[TopicPartition] = ()
+) -> PeerRequests:
     """All that these brokers must know, as if they knew nothing. Logs of topics that are going are named too: they are no strays."""
-    states = [state for key in _all_keys(cluster) if (state := _state(cluster, key)) is not None]
+    states = [state for key in _all_keys(cluster) if (state := _state(cluster, key, is_new=key in new)) is not None]
     going = [_going(state) for name in sorted(cluster.image.deleting) for state in _states_of(cluster, name)]
     return PeerRequests(
         leader_and_isr=_roles(cluster, [*states, *going], broker_ids, LeaderAndIsrType.FULL),

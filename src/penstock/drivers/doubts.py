@@ -26,12 +26,15 @@ FILE_NAME = ".penstock-doubts"
 
 class Doubts:
     def __init__(self, files: Files, directory: str, generation: str, logs: Mapping[TopicPartition, int]) -> None:
-        """`logs` are those on disk with their recovery points: all of them are in doubt in a generation that is new here."""
+        """`logs` are those on disk with their recovery points: all of them are in doubt in a generation that is new here.
+
+        One that is not there stays in doubt: its directory may be offline, and come back.
+        """
         self._files = files
         self._path = f"{directory}/{FILE_NAME}"
         self._generation = generation
         known = self._read()
-        self._open = dict(logs) if known is None else {key: offset for key, offset in known.items() if key in logs}
+        self._open = dict(logs) if known is None else known
         if known is None:
             self._frozen()()
 

@@ -14,7 +14,7 @@ from penstock.drivers.loop import Loop
 from penstock.metadata.image import Image
 from penstock.replication.partition import Partition
 from penstock.replication.partitions import Partitions
-from penstock.storage.config import LogConfig, log_config
+from penstock.storage.config import LogConfig, stored_log_config
 from penstock.storage.log_directories import LogDirectories
 from penstock.storage.new_logs import Wanted
 
@@ -60,14 +60,14 @@ class Holdings:
 
     def _config(self, topic: str, to_come: Mapping[str, Mapping[str, str]] = NOTHING) -> LogConfig:
         own = to_come[topic] if topic in to_come else self._image.topic_configs.get(topic, {})
-        return log_config(own, self._log_values)
+        return stored_log_config(own, self._log_values)
 
-    def find_or_open(self, topic_partition: TopicPartition, topic_id: uuid.UUID, leader_epoch: int) -> Partition:
+    def find_or_open(self, topic_partition: TopicPartition, topic_id: uuid.UUID, *, is_new: bool) -> Partition:
         """A partition that this broker holds, configured as the image says."""
         config = self._config(topic_partition.topic)
         partition = self.partitions.find(*topic_partition)
         if partition is None:
-            partition = self._open(topic_partition, topic_id, leader_epoch, config)
+            partition = self._open(topic_partition, topic_id, config, is_new=is_new)
         self._configure(partition, config)
         return partition
 
@@ -81,7 +81,7 @@ class Holdings:
             partition.use_config()
 
     def _open(
-        self, topic_partition: TopicPartition, topic_id: uuid.UUID, leader_epoch: int, config: LogConfig
+        self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig, *, is_new: bool
     ) -> Partition:
         log = self.directories.get(topic_partition)
         if log is not None and log.topic_id is not None and log.topic_id != topic_id:
@@ -89,7 +89,7 @@ class Holdings:
             self._remove_files(topic_partition)
             self.sync_names_now()
             log = None
-        if self.is_out_of_reach(topic_partition, leader_epoch):
+        if self.is_out_of_reach(topic_partition, is_new=is_new):
             raise StorageError(f"{topic_partition} lies in none of the log directories that are online")
         if log is None:
             log = self.directories.create(topic_partition, config, topic_id)
@@ -97,9 +97,9 @@ class Holdings:
         self.partitions.add(partition)
         return partition
 
-    def is_out_of_reach(self, topic_partition: TopicPartition, leader_epoch: int) -> bool:
-        """Whether a log that was made before lies in a directory that is offline: an empty one would hide it."""
-        return self.directories.get(topic_partition) is None and leader_epoch > 0 and bool(self.directories.offline)
+    def is_out_of_reach(self, topic_partition: TopicPartition, *, is_new: bool) -> bool:
+        """Whether a log that was made before may lie in a directory that is offline: an empty one would hide it, and lead in its place."""
+        return not is_new and self.directories.get(topic_partition) is None and bool(self.directories.offline)
 
     def let_go(self, partition: Partition) -> None:
         """Holds a partition no more; its files stay."""

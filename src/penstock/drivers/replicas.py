@@ -151,7 +151,7 @@ class Replicas:
         if key not in doubts or state.leader < 0 or self._node_id not in state.replicas:
             return False
         if directories.get(key) is None:
-            return not self._holdings.is_out_of_reach(key, state.leader_epoch)
+            return not self._holdings.is_out_of_reach(key, is_new=state.is_new)
         known = self._holdings.partitions.find(*key)
         is_stale = known is not None and known.leader_epoch > state.leader_epoch
         return not is_stale and directories.home(key).health.failure is None
@@ -259,7 +259,7 @@ class Replicas:
         """The partition that takes this state."""
         if self._node_id not in state.replicas:
             raise UnknownTopicOrPartitionError(f"{state.topic_partition} has no replica on broker {self._node_id}")
-        partition = self._holdings.find_or_open(state.topic_partition, state.topic_id, state.leader_epoch)
+        partition = self._holdings.find_or_open(state.topic_partition, state.topic_id, is_new=state.is_new)
         if partition.topic_id != state.topic_id.bytes:
             raise InconsistentTopicIdError(f"{state.topic_partition} is of another topic here")
         if state.leader_epoch < partition.leader_epoch:

@@ -65,7 +65,8 @@ class RoleDriver:
                 continue
             topic_partition = TopicPartition(topic.name, number)
             try:
-                partition = self._holdings.find_or_open(topic_partition, topic.topic_id, state.leader_epoch)
+                is_new = state.leader_epoch == 0  # a start raises the epoch of what was there before it
+                partition = self._holdings.find_or_open(topic_partition, topic.topic_id, is_new=is_new)
             except PenstockError as error:
                 logger.error("%s cannot be opened: %s", topic_partition, error)
                 continue

@@ -37,10 +37,16 @@ def test_a_new_generation_puts_every_log_in_doubt_until_each_is_settled() -> Non
     assert len(open_doubts(files, "two", A, B)) == 2
 
 
-def test_a_log_that_is_new_or_gone_is_in_no_doubt() -> None:
+def test_a_log_that_is_new_is_in_no_doubt() -> None:
     files = ForgetfulFiles()
     files.make_directory("/data")
     assert len(open_doubts(files, "one")) == 0
     assert len(open_doubts(files, "one", A)) == 0
-    open_doubts(files, "two", A, B)
-    assert len(open_doubts(files, "two", A)) == 1
+
+
+def test_a_log_whose_directory_is_away_stays_in_doubt_until_it_is_back() -> None:
+    files = ForgetfulFiles()
+    files.make_directory("/data")
+    open_doubts(files, "one", A, B)
+    settle(open_doubts(files, "one", A), A)
+    assert B in open_doubts(files, "one", A, B)

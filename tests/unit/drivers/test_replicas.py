@@ -342,6 +342,16 @@ def test_a_log_out_of_reach_stays_in_doubt(broker: Broker) -> None:
     assert key in doubts
 
 
+def test_a_log_that_may_lie_in_a_directory_that_is_offline_is_not_made_anew(broker: Broker) -> None:
+    """It would lead with nothing in it, and those who follow would cut all that they have."""
+    broker.world.directories.offline["/elsewhere"] = "its disk is broken"
+    key = TopicPartition("t", 0)
+    assert isinstance(broker.become(1, 0).partition_errors[key], StorageError)
+    assert broker.world.partitions.find(*key) is None
+    assert broker.become(1, 0, is_new=True) == PeerAnswer(), "a new topic has no other log"
+    assert broker.partition.is_leader
+
+
 def test_requests_wait_for_one_that_waits_for_the_disk(broker: Broker) -> None:
     order: list[str] = []
     broker.replicas.take(roles(state(1, 0)), lambda _answer: order.append("roles"))
