@@ -14,7 +14,7 @@ from penstock.controller.errors import (
     StaleBrokerEpochError,
     UnknownTopicIdError,
 )
-from penstock.controller.peer_requests import NO_EPOCH, IsrChange, IsrChanged, IsrRequest
+from penstock.controller.peer_requests import IsrChange, IsrChanged, IsrRequest
 from penstock.metadata.image import PartitionImage
 from penstock.metadata.store import SetData
 
@@ -60,7 +60,7 @@ def _check_member(cluster: Cluster, key: TopicPartition, broker_id: int, broker_
         raise IneligibleReplicaError(f"{key}: broker {broker_id} is not alive")
     if broker_id in cluster.shutting_down:
         raise IneligibleReplicaError(f"{key}: broker {broker_id} is shutting down")
-    if broker_epoch not in (NO_EPOCH, cluster.image.brokers[broker_id].epoch):
+    if broker_epoch != cluster.image.brokers[broker_id].epoch:
         raise IneligibleReplicaError(f"{key}: broker {broker_id} is not in epoch {broker_epoch} any more")
 
 

@@ -130,7 +130,7 @@ class PeerRequests:
 class IsrMember:
     broker_id: int
     broker_epoch: int
-    """NO_EPOCH where the leader does not know it: it is not checked then."""
+    """NO_EPOCH where the leader does not know it: of members that stay, it is not asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

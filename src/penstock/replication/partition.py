@@ -313,7 +313,7 @@ class Partition:
             follower.broker_epoch = broker_epoch
         moved = follower.fetched(offset, log_start_offset, self.log.end_offset, now_ms)
         proposal = None
-        if broker_id not in self.isr:
+        if broker_id not in self.isr and broker_epoch >= 0:  # in no life of its broker there is nothing to be held to
             proposal = followers.propose_expand(follower, self.leader_epoch, self.log.high_watermark)
         return Fetched(self.maybe_move_high_watermark() if moved else False, proposal)
 

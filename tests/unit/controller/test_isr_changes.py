@@ -77,6 +77,7 @@ def test_what_stands_already_is_done(partition_epoch: int) -> None:
         (change(1, 2, 2), InvalidRequestError),
         (change(1, 4), InvalidRequestError),
         (change(1, 2, 3, member_epoch=0), IneligibleReplicaError),  # KAFKA-15221
+        (change(1, 2, 3, member_epoch=-1), IneligibleReplicaError),
     ],
 )
 def test_what_may_not_be_is_refused(wanted: IsrChange, error: type[PenstockError]) -> None:

@@ -200,3 +200,13 @@ def test_a_leader_that_becomes_one_anew_knows_nothing_of_its_followers() -> None
     assert leader.log.high_watermark == 1
     leader.fetched(2, 2)
     assert leader.log.high_watermark == 2
+
+
+def test_a_follower_whose_broker_is_not_registered_joins_only_when_it_is() -> None:
+    """It may lose its power until the controller hears of it, and come back as somebody else: nobody could tell."""
+    leader = Replica(1)
+    leader.lead(0, (1, 2))
+    leader.write(b"a")
+    leader.fetched(2, 1)
+    assert leader.fetched(3, 1, broker_epoch=-1).proposal is None
+    assert leader.fetched(3, 1, broker_epoch=7).proposal.broker_epochs[-1] == 7
