@@ -65,6 +65,7 @@ class SimBroker:
     ) -> None:
         self.node_id = node_id
         self._generation = generation
+        self._is_started = False
         self._events = events
         self._network = network
         self._tree = tree
@@ -181,8 +182,6 @@ class SimBroker:
         self._store.on_session(self._session_changed)
         self._store.start()
         self._register()
-        self._configs.start()
-        self.controller.start()
         loop.call_later(events.chance.randrange(HOUSEKEEPING_MS), self._keep_house)
 
     def _link(self, broker_id: int) -> SimLink:
@@ -214,8 +213,16 @@ class SimBroker:
             return
         if node is not None and node.stat.ephemeral_owner == session_id:
             self.replicas.broker_epoch = node.stat.created_zxid
+            if not self._is_started:
+                self._start()
         else:
             self.loop.call_later(30, self._register)
+
+    def _start(self) -> None:
+        """Not before it is registered: a controller would count on what the node of its last life says of its logs."""
+        self._is_started = True
+        self._configs.start()
+        self.controller.start()
 
     def _open_channel(self, leader: int) -> LeaderChannel:
         limits = FetchLimits(100, 1, 1 << 20, self._events.chance.choice((200, 1 << 20)))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from penstock.metadata.store import (
     Answered,
     Committed,
+    ConnectionLostError,
     Delete,
     Event,
     Operation,
@@ -60,6 +61,8 @@ class TreeSession:
         self.notify = notify
         self._arrived: list[Event] = []
         self._tokens = 0
+        self.loses_answers = False
+        """To what it changes: that happens, and its owner does not hear of it."""
 
     def alive(self) -> None: ...
 
@@ -75,6 +78,8 @@ class TreeSession:
             except StoreError as error:
                 return Refused(token=token, index=0, error=error)
         outcome = self._server.commit(request.operations, self.session_id)
+        if self.loses_answers:
+            return Refused(token=token, index=0, error=ConnectionLostError("the connection broke"))
         if isinstance(outcome, Refusal):
             return Refused(token=token, index=outcome.index, error=outcome.error)
         return Committed(token=token, transaction=request, results=outcome)  # type: ignore[arg-type]

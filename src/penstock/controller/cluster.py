@@ -15,7 +15,7 @@ from penstock.metadata import layout
 from penstock.metadata.image import Image, PartitionImage
 from penstock.metadata.layout import NO_LEADER, PartitionState
 from penstock.metadata.store import Check, Operation, SetData, Transaction
-from penstock.storage.config import log_config
+from penstock.storage.config import stored_log_config
 
 GENERATIONS = "log_generations"
 ELIGIBLE = "eligible"
@@ -58,7 +58,7 @@ class Cluster:
         return recorded is None or recorded == self.image.brokers[broker_id].generation
 
     def min_isr(self, topic: str, partition: PartitionImage) -> int:
-        config = log_config(self.image.topic_configs.get(topic, {}), self.log_values)
+        config = stored_log_config(self.image.topic_configs.get(topic, {}), self.log_values)
         return min(config.min_insync_replicas, len(partition.replicas))
 
     def allows_unclean(self, topic: str) -> bool:
@@ -102,10 +102,11 @@ class Cluster:
         for member in isr:
             broker = self.image.brokers.get(member)
             stays = member in partition.isr and member in known and (member != leader or leader == partition.leader)
-            generations[str(member)] = known[member] if stays or broker is None else broker.generation
-        for member in eligible:
-            if member in known:
+            if broker is not None and not stays:
+                generations[str(member)] = broker.generation
+            elif member in known:
                 generations[str(member)] = known[member]
+        generations |= {str(member): known[member] for member in eligible if member in known}
         return {GENERATIONS: generations, ELIGIBLE: eligible}
 
     def first_state(self, replicas: tuple[int, ...], key: TopicPartition) -> PartitionState:
@@ -137,17 +138,22 @@ def eligible_of(partition: PartitionImage) -> tuple[int, ...]:
 
 
 def batches(cluster: Cluster, operations: Sequence[Operation]) -> list[Transaction]:
-    """Fenced transactions that are small enough; a node and its child, one after the other, are not torn apart."""
+    """Fenced transactions that are small enough. Not torn apart, one after the other: a node and its child, and a topic and the mark that it goes,
+    by which the next topic of its name would go too."""
     found = []
     start = 0
     while start < len(operations):
         end = min(start + OPERATIONS_MAX, len(operations))
-        if end < len(operations) and _are_kin(operations[end - 1].path, operations[end].path):
+        if end < len(operations) and _belong_together(operations[end - 1].path, operations[end].path):
             end -= 1
         found.append(cluster.fenced(operations[start:end]))
         start = end
     return found
 
 
-def _are_kin(one: str, other: str) -> bool:
-    return one.startswith(f"{other}/") or other.startswith(f"{one}/")
+def _belong_together(one: str, other: str) -> bool:
+    return (
+        one.startswith(f"{other}/")
+        or other.startswith(f"{one}/")
+        or (layout.topic_of(one) is not None and other == layout.deletion_mark(str(layout.topic_of(one))))
+    )

@@ -116,6 +116,7 @@ class Controller:
         self._topic_configs = topic_configs
         self.cluster = Cluster(controller_id=node_id, log_values=log_values)
         self.is_active = False
+        self._rests = False
         self._is_elected = False
         """Before it is active it reads: whatever changes meanwhile is looked at afterwards."""
         self._longest = LongestLogs(
@@ -174,16 +175,31 @@ class Controller:
             return
         if isinstance(error, StoreError):
             # What happened is not known, or the image is behind: look at all of it again, when there is a connection.
+            # Until then it answers nothing: what it refuses must not have happened.
             logger.warning("the controller looks at everything again: %s could not be done: %s", name, error)
+            self.is_active = False
             if not self._store.is_connected:
                 return
         else:
             logger.error("the controller failed at %s, and resigns", name, exc_info=error)
-            self._resign("it failed")
-        self._loop.call_later(READ_AGAIN_MS, lambda: self._work.put_once("elect", self._elect))
+            self._step_down()
+        self._loop.call_later(READ_AGAIN_MS, self._stand_again)
+
+    def _stand_again(self) -> None:
+        self._rests = False
+        self._work.put_once("elect", self._elect)
+
+    def _step_down(self) -> None:
+        """Gives the office back, and lets others have it first: what this broker fails at they may not."""
+        self._rests = True
+        if self._is_elected:
+            self._store.submit(self.cluster.fenced([Delete(path=layout.CONTROLLER)]), lambda _outcome: None)
+        self._resign("it failed")
 
     # Being elected.
     async def _elect(self) -> None:
+        if self._rests:
+            return
         standing = await stand_for_controller(self._store, self._node_id, self._clock.wall_ms())
         if standing is None:
             self._work.put_once("elect", self._elect)
@@ -217,10 +233,10 @@ class Controller:
         cluster.shutting_down &= {one for one, broker in image.brokers.items() if before.get(one) == broker.epoch}
         cluster.image = image
         self.is_active = True  # not before: what an image says that lacks something costs logs
-        await self._give_first_states(list(cluster.image.topics))
+        new = await self._give_first_states(list(cluster.image.topics))
         await self._commit(decide_leaders(cluster, every_key(cluster)))
         await self._commit(decide_forget_eligible(cluster, cluster.image.topics))
-        self._outbox.put(tell_everything(cluster, cluster.image.brokers))
+        self._outbox.put(tell_everything(cluster, cluster.image.brokers, new=set(new)))
         self._deletions.start(self.cluster)
         await self._directories_failed()
         self._plan_rebalance()

@@ -16,8 +16,9 @@ from penstock.controller.brokers import (
     still_led,
 )
 from penstock.controller.cluster import OPERATIONS_MAX, batches
+from penstock.controller.topics import decide_remove
 from penstock.metadata import layout
-from penstock.metadata.store import Check, SetData
+from penstock.metadata.store import Check, Delete, SetData
 
 
 def test_where_all_is_well_nothing_is_written() -> None:
@@ -143,6 +144,20 @@ def test_states_written_by_kafka_have_no_generations_and_are_trusted() -> None:
     assert only(decide_leaders(cluster, [KEY])).leader == 2
 
 
+def test_states_written_by_kafka_whose_members_are_all_gone_have_no_leader() -> None:
+    cluster = make_cluster(partitions={0: state(isr=(1,), replicas=(1,), generations={})})
+    written = only(decide_leaders(cluster, [KEY]))
+    assert (written.leader, written.isr, written.generations) == (-1, (1,), {})
+
+
+def test_a_topic_whose_configuration_is_not_understood_is_decided_on_by_what_is() -> None:
+    """As one has it that a later version made, or Kafka."""
+    cluster = make_cluster(2, 3)
+    cluster.image.topic_configs["t"] = {"min.insync.replicas": "3", "of.a.later.version": "1", "segment.bytes": "few"}
+    written = only(decide_leaders(cluster, [KEY]))
+    assert (written.leader, written.eligible) == (2, (1,))
+
+
 def test_keys_that_we_do_not_know_are_kept() -> None:
     cluster = make_cluster(2, 3, partitions={0: state(somebody_elses="key")})
     assert only(decide_leaders(cluster, [KEY])).raw["somebody_elses"] == "key"
@@ -199,6 +214,17 @@ def test_every_transaction_is_fenced_by_the_controllers_epoch_and_small_enough()
     transactions = batches(cluster, list(operations))
     assert [len(one.operations) for one in transactions] == [OPERATIONS_MAX + 1, 2]
     assert {one.operations[0] for one in transactions} == {Check(path=layout.CONTROLLER_EPOCH, version=9)}
+
+
+@pytest.mark.parametrize("extra", range(4))
+def test_a_topic_goes_together_with_the_mark_that_it_goes(extra: int) -> None:
+    """Whoever makes a topic of the name in between would see it deleted."""
+    there = [layout.topic_path("t"), layout.topic_config_path("t"), f"{layout.topic_path('t')}/partitions"]
+    there += [f"{layout.topic_path('t')}/partitions/{number}" for number in range(OPERATIONS_MAX - 5 + extra)]
+    transactions = batches(make_cluster(1), decide_remove("t", there, logs_are_gone=True).operations)
+    (last,) = [one for one in transactions if Delete(path=layout.topic_path("t")) in one.operations]
+    assert Delete(path=layout.deletion_mark("t")) in last.operations
+    assert sum(len(one.operations) - 1 for one in transactions) == len(there) + 1
 
 
 def test_partitions_are_found_by_their_brokers() -> None:

@@ -18,7 +18,7 @@ from penstock.drivers.cluster_store import ClusterStore
 from penstock.drivers.controller import Controller
 from penstock.metadata import layout
 from penstock.metadata.layout import PartitionState, TopicNode
-from penstock.metadata.store import Create, Node, Read, ReadKind
+from penstock.metadata.store import Create, Node, Read, ReadKind, SessionChanged, SessionState
 
 TOPIC_ID = uuid.UUID(int=7)
 STATE = layout.state_path("t", 0)
@@ -170,3 +170,18 @@ def test_a_session_that_ended_ends_the_office_at_once(world: World) -> None:
     assert not world.first.controller.is_active
     (refused,) = world.shrink(world.first)
     assert isinstance(refused, NotControllerError)
+
+
+def test_a_controller_that_fails_gives_the_office_to_another(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_anything: object, **_more: object) -> None:
+        raise ValueError("a mistake in the code")
+
+    monkeypatch.setattr("penstock.drivers.controller.tell_everything", fail)
+    world.first.controller.elect_preferred([], lambda _error: None)
+    world.first.session.tell(SessionChanged(state=SessionState.CONNECTED))
+    world.first.loop.turn()
+    monkeypatch.undo()
+    world.second.loop.turn()
+    world.first.loop.advance(10_000)
+    assert world.second.controller.is_active
+    assert not world.first.controller.is_active

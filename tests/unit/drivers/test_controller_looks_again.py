@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.unit.controller.world import broker
-from tests.unit.drivers.test_controller_is_fenced import World
+from tests.unit.drivers.test_controller_is_fenced import STATE, TOPIC_ID, World
 
-from penstock.controller.peer_requests import ControlledShutdown
+from penstock.controller.errors import NotControllerError
+from penstock.controller.peer_requests import ControlledShutdown, IsrChange, IsrMember, IsrRequest
 from penstock.metadata import layout
 from penstock.metadata.store import Create, Delete, SessionChanged, SessionState
 
@@ -29,3 +32,31 @@ def test_a_broker_that_came_back_meanwhile_is_not_shutting_down_any_more(comes_b
     cluster = world.first.controller.cluster
     assert cluster.image.brokers[2].epoch == world.read(path).stat.created_zxid, "it has looked"
     assert cluster.shutting_down == (set() if comes_back else {2})
+
+
+def test_until_it_has_looked_again_it_refuses_nothing_for_certain() -> None:
+    """What it was asked for may stand in the store though the answer was lost: who heard that it does not would count on that."""
+    world = World()
+    world.shrink(world.first)
+    controller = world.first.controller
+    epochs = {one: world.read(layout.broker_path(one)).stat.created_zxid for one in (1, 2)}
+    members = tuple(IsrMember(broker_id=one, broker_epoch=epoch) for one, epoch in epochs.items())
+    version = world.read(STATE).stat.version
+    change = IsrChange(topic_id=TOPIC_ID, partition=0, leader_epoch=0, partition_epoch=version, new_isr=members)
+    request = IsrRequest(broker_id=1, broker_epoch=epochs[1], changes=(change,))
+    answers: list[Any] = []
+
+    world.first.session.loses_answers = True
+    controller.alter_partition(request, answers.append)
+    world.first.loop.turn()
+    assert layout.decode_state(STATE, world.read(STATE).data).isr == (1, 2), "it happened"
+    controller.shut_down(ControlledShutdown(broker_id=2, broker_epoch=epochs[2]), lambda _left: None)
+    controller.alter_partition(request, answers.append)
+    world.first.loop.turn()
+    assert [type(one) for one in answers] == [NotControllerError, NotControllerError]
+
+    world.first.session.loses_answers = False
+    world.first.loop.advance(1_000)
+    controller.alter_partition(request, answers.append)
+    world.first.loop.turn()
+    assert answers[-1][0].isr == (1, 2)
