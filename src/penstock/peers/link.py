@@ -82,7 +82,7 @@ class TcpLink:
             _, self._wire = await asyncio.wait_for(opening, self._timeout_ms / 1000)
         except PenstockError as unknown:
             error = unknown
-        except (OSError, TimeoutError) as broken:
+        except (OSError, TimeoutError, ValueError, OverflowError) as broken:  # or no such address can be
             error = PeerUnreachableError(f"the broker at {address.host}:{address.port} cannot be reached: {broken}")  # type: ignore[union-attr]
         self._opening = None
         unsent, self._unsent = self._unsent, []

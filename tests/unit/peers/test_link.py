@@ -6,8 +6,11 @@ import asyncio
 import random
 from typing import Any, cast
 
+import pytest
+
 from penstock.base.errors import PenstockError
-from penstock.peers.link import Body, _Wire
+from penstock.peers.errors import PeerUnreachableError
+from penstock.peers.link import Address, Body, TcpLink, _Wire
 
 SIZES = (0, 1, 11, 200, 4_000, 16_378, 16_384, 50_000, 3, 3, 3, 9_000, 9_000, 40)
 
@@ -77,3 +80,16 @@ def test_an_answer_out_of_order_or_of_no_size_breaks_the_connection_and_fails_wh
     asyncio.run(run(first + b"\x00\x00\x00\x03abc", 1))
     asyncio.run(run(first + b"\xff\xff\xff\xff" + first, 1))
     asyncio.run(run(first + answer(3, b"x" * 60_000), 1))
+
+
+@pytest.mark.parametrize("address", [Address("a" * 70, 9092), Address("127.0.0.1", 70_000)])
+def test_an_address_that_cannot_be_is_said_each_time(address: Address) -> None:
+    async def run() -> None:
+        link = TcpLink(lambda: address, "c", 1_000)
+        for _ in range(2):
+            answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            link.call(1, 17, b"", answer.set_result)
+            assert isinstance(await asyncio.wait_for(answer, 10), PeerUnreachableError)
+        link.close()
+
+    asyncio.run(run())
