@@ -90,6 +90,10 @@ class SimCluster:
         data = self.tree.data(path)
         return None if data is None else layout.decode_state(path, data)
 
+    def isr(self, place: Place) -> set[int]:
+        state = self.state(place.key)
+        return set() if state is None else set(state.isr)
+
     # Brokers.
     def start(self, broker_id: int) -> None:
         if broker_id in self.brokers:
@@ -102,11 +106,14 @@ class SimCluster:
         self.brokers[broker_id] = broker
         self.network.hosts[broker_id] = broker
 
-    def kill(self, broker_id: int, *, power: bool) -> None:
-        broker = self.brokers.pop(broker_id)
+    def end(self, broker_id: int, *, power: bool = False) -> None:
+        """A kill, and nobody starts it again."""
         self.events.note(f"{'power' if power else 'kill'} {broker_id}")
-        broker.end()
+        self.brokers.pop(broker_id).end()
         self.checks.died(broker_id, power=power)
+
+    def kill(self, broker_id: int, *, power: bool) -> None:
+        self.end(broker_id, power=power)
         if power:
             self.disks[broker_id].power_cut(self.chance)
             self.generations[broker_id] += 1

@@ -30,7 +30,7 @@ from penstock.replication.isr import Followers
 from penstock.replication.partition import Diverging, Partition
 from penstock.storage.producer_state import Producers
 from tests.simulation.checks import Violation
-from tests.simulation.cluster import SimCluster
+from tests.simulation.cluster import TOPIC, SimCluster
 
 GROUPS, SEEDS_A_GROUP = 10, 10
 
@@ -163,13 +163,18 @@ def deletions_forget_who_died(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def acts_before_it_has_looked(monkeypatch: pytest.MonkeyPatch) -> None:
     """A controller tells brokers all that it knows before it has read what there is."""
-    elected = Controller._elected
+    elected, failed = Controller._elected, Controller._failed
 
     def active_at_once(self: Controller, epoch: int, version: int) -> None:
         elected(self, epoch, version)
         self.is_active = True
 
+    def active_all_the_same(self: Controller, name: str, error: Exception) -> None:
+        failed(self, name, error)
+        self.is_active = self._is_elected
+
     monkeypatch.setattr(Controller, "_elected", active_at_once)
+    monkeypatch.setattr(Controller, "_failed", active_all_the_same)
 
 
 def full_requests_leave_out_what_is_going(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +227,6 @@ BREAKAGES = [
     (without_kip_279, 13),
     (without_maximal_isr, 13),
     (last_replica_standing, 4),
-    (watermark_is_enough, 802287),
     (deletions_forget_who_died, 10),
     (full_requests_leave_out_what_is_going, 0),
     (prefers_whoever_is_first, 43),
@@ -267,8 +271,7 @@ def a_first_look_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
         return await read_image(store)
 
     monkeypatch.setattr(controller, "read_image", read_later)
-    cluster.brokers.pop(elected).end()
-    cluster.checks.died(elected, power=False)
+    cluster.end(elected)
     cluster.run_until(lambda: not failures)
     cluster.start(elected)
     let_pass(cluster, 3_000)
@@ -280,6 +283,48 @@ def test_a_controller_says_nothing_before_it_has_read_everything(monkeypatch: py
     acts_before_it_has_looked(monkeypatch)
     with pytest.raises(Violation, match="strays"):
         a_first_look_is_cut_short(monkeypatch)
+
+
+def a_leader_is_back_before_anybody_saw_it_go() -> None:
+    """It was the controller too, so it leads on in its epoch; one who left the ISR asks it for more and hears no answer, and nobody else asks; then it dies."""
+    cluster = SimCluster(1, partitions=3)
+    wait = partial(let_pass, cluster)
+    wait(400)
+    (leader,) = [one for one, broker in cluster.brokers.items() if broker.controller.is_active]
+    place = next(one for one in cluster.assigned if one.key == (TOPIC, leader - 1))
+    _, behind, other = cluster.assigned[place]
+    cluster.clients.write_once(leader, place)
+    wait(200)
+    at = cluster.brokers[leader]
+    at.directories.checkpoint()
+    at.directories.checkpoint = lambda: None  # type: ignore[method-assign]
+    cluster.network.cuts |= {(leader, behind), (behind, leader)}
+    cluster.clients.write_once(leader, place)
+    wait(1_500)
+    assert cluster.isr(place) == {leader, other}
+    assert len(cluster.checks.committed[place]) == at.partitions.get(*place.key).log.end_offset
+
+    cluster.end(leader)
+    cluster.run_until(lambda: cluster.tree.data(layout.broker_path(leader)) is None)
+    for one in (behind, other):
+        cluster.brokers[one].loop.pause(100)
+    cluster.network.cuts ^= {(behind, leader), (other, leader)}
+    cluster.start(leader)
+    wait(500)
+    cluster.end(leader)
+    wait(1_000)
+    assert (state := cluster.state(place.key)) is not None
+    assert state.leader == other
+    cluster.heal()
+    wait(3_000)
+    cluster.checks.at_the_end()
+
+
+def test_who_joins_has_what_a_leader_that_was_killed_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    a_leader_is_back_before_anybody_saw_it_go()
+    watermark_is_enough(monkeypatch)
+    with pytest.raises(Violation, match="without all that is committed"):
+        a_leader_is_back_before_anybody_saw_it_go()
 
 
 def lower_min_isr_behind_the_controllers_back() -> int:
@@ -296,8 +341,7 @@ def lower_min_isr_behind_the_controllers_back() -> int:
     at.topics.create(at.topics.decide(NewTopic(name="x", assignments={0: (leader, follower)})), lambda _error: None)
     wait(200)
     place = next(one for one in cluster.assigned if one.key.topic == "x")
-    cluster.brokers.pop(follower).end()
-    cluster.checks.died(follower, power=False)
+    cluster.end(follower)
     wait(600)
     state = cluster.state(place.key)
     assert state is not None
@@ -311,8 +355,7 @@ def lower_min_isr_behind_the_controllers_back() -> int:
     cluster.clients.write_once(leader, place)
     wait(100)
     acknowledged = len(cluster.checks.acked)
-    cluster.brokers.pop(leader).end()
-    cluster.checks.died(leader, power=False)
+    cluster.end(leader)
     cluster.start(follower)
     wait(1_000)
     state = cluster.state(place.key)

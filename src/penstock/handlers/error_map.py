@@ -13,6 +13,7 @@ from penstock.coordinator.transactions import errors as transactions
 from penstock.handlers.errors import (
     ClusterAuthorisationError,
     GroupAuthorisationError,
+    OffsetNotAvailableError,
     ReplicaNotAvailableError,
     TopicAuthorisationError,
     TransactionalIdAuthorisationError,
@@ -49,6 +50,7 @@ CODES: dict[type[base.PenstockError], ErrorCode] = {
     ClusterAuthorisationError: ErrorCode.cluster_authorization_failed,
     GroupAuthorisationError: ErrorCode.group_authorization_failed,
     TopicAuthorisationError: ErrorCode.topic_authorization_failed,
+    OffsetNotAvailableError: ErrorCode.offset_not_available,
     ReplicaNotAvailableError: ErrorCode.replica_not_available,
     TransactionalIdAuthorisationError: ErrorCode.transactional_id_authorization_failed,
     UnsupportedVersionError: ErrorCode.unsupported_version,

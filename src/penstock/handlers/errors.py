@@ -21,6 +21,10 @@ class UnsupportedVersionError(PenstockError):
     """Asked for what this version of the API does not have (UNSUPPORTED_VERSION)."""
 
 
+class OffsetNotAvailableError(PenstockError):
+    """A new leader does not know yet how far its log is committed (OFFSET_NOT_AVAILABLE)."""
+
+
 class ReplicaNotAvailableError(PenstockError):
     """This broker holds no replica of the partition (REPLICA_NOT_AVAILABLE)."""
 

@@ -220,6 +220,8 @@ def _follow(
         partition = source.partition
         if partition is None or outcome.error is not None or outcome.diverging is not None:
             continue
+        follower = None if partition.followers is None else partition.followers.get(request.replica_id)
+        has_raised_start = follower is not None and wanted.log_start_offset > follower.log_start_offset
         fetched = partition.fetched_by(
             request.replica_id, request.replica_epoch, wanted.offset, wanted.log_start_offset, now_ms
         )
@@ -227,6 +229,7 @@ def _follow(
             continue
         if fetched.proposal is not None:
             services.cluster.isr.propose(partition, fetched.proposal)
-        if fetched.high_watermark_moved:
+        if fetched.high_watermark_moved or has_raised_start:
             services.produce_waits.changed(partition.topic_partition)
+        if fetched.high_watermark_moved:
             services.fetch_waits.changed(partition.topic_partition)

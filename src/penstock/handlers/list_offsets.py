@@ -4,10 +4,12 @@ Behaviour: for each partition the offset of a timestamp, or of a special one: -1
     stable offset for read_committed), -2 earliest, -3 largest timestamp, -4 earliest local, -5 latest tiered (none).
     A broker that follows is told the log's end as latest. A broker that asks as replica -2, which Kafka has for debugging, is told
     the end and the last epoch of any replica: the controller looks for the longest log.
-Versions: 2 isolation level; 4 leader epoch; 6 flexible; 7 largest timestamp (KIP-734); 8 earliest local; 9 latest tiered;
-    10 timeout; 11 earliest pending upload (none).
+    A new leader knows what was committed when its followers have fetched. Until then a client is told neither the latest offset nor
+    that none is found: that could be less than it was told before (KIP-207).
+Versions: 2 isolation level; 4 leader epoch; 5 OFFSET_NOT_AVAILABLE, for which there is LEADER_NOT_AVAILABLE before; 6 flexible;
+    7 largest timestamp (KIP-734); 8 earliest local; 9 latest tiered; 10 timeout; 11 earliest pending upload (none).
     A special timestamp in a version that does not have it is UNSUPPORTED_VERSION.
-Differs from Kafka: nothing is tiered, so -5 and -6 find nothing.
+Differs from Kafka: nothing is tiered, so -5 and -6 find nothing. A leader that leads on in a new epoch goes on telling.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from penstock.handlers.api import Context
 from penstock.handlers.authoriser import Action, Resource
 from penstock.handlers.brokers import is_broker
 from penstock.handlers.error_map import code_of
-from penstock.handlers.errors import TopicAuthorisationError, UnsupportedVersionError
+from penstock.handlers.errors import OffsetNotAvailableError, TopicAuthorisationError, UnsupportedVersionError
 from penstock.handlers.fetch import READ_COMMITTED
 from penstock.handlers.missing import held_partition
 from penstock.replication.partition import Partition
@@ -35,6 +37,7 @@ from penstock.storage.timestamps import FoundOffset, offset_for_timestamp, offse
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 _SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 """The version that first has each special timestamp."""
+_OFFSET_NOT_AVAILABLE_FROM = 5
 ANY_REPLICA = -2
 _NOT_FOUND = FoundOffset(-1, -1, -1)
 
@@ -86,6 +89,8 @@ def _partition(
         found = find(partition, entry.timestamp, bound)
     except PenstockError as error:
         error_code = code_of(error)
+        if error_code is ErrorCode.offset_not_available and context.version < _OFFSET_NOT_AVAILABLE_FROM:
+            error_code = ErrorCode.leader_not_available
     return response.topics.partitions.make(
         partition_index=entry.partition_index,
         error_code=error_code,
@@ -105,6 +110,7 @@ def find_offset(partition: Partition, timestamp: int, bound: Bound) -> FoundOffs
     """An offset by timestamp; -1 where there is none that the asker may see."""
     log = partition.log
     if timestamp == LATEST:
+        _check_committed(partition, bound)
         return FoundOffset(-1, partition.readable_end(bound), partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
@@ -113,5 +119,16 @@ def find_offset(partition: Partition, timestamp: int, bound: Bound) -> FoundOffs
         return _NOT_FOUND
     found = offset_of_max_timestamp(log) if timestamp == MAX_TIMESTAMP else offset_for_timestamp(log, timestamp)
     if found is None or found.offset >= partition.readable_end(bound):
+        _check_committed(partition, bound)
         return _NOT_FOUND
     return found
+
+
+def _check_committed(partition: Partition, bound: Bound) -> None:
+    """Refuses a client while the high watermark may be behind what the leader before told; a broker asks for the end."""
+    high_watermark = partition.log.high_watermark
+    if bound is not Bound.LOG_END and high_watermark < partition.led_from_offset:
+        raise OffsetNotAvailableError(
+            f"{partition.topic_partition} is known to be committed up to {high_watermark},"
+            f" and was written up to {partition.led_from_offset} when its leader began to lead"
+        )

@@ -93,7 +93,10 @@ def _append(
     for append in wanted:
         if append.partition is not None and must_wait(append.partition, append.records):
             return _append_later(request, wanted, context)
-    return _appended(request, wanted, append_partitions(wanted, request.acks), context)
+    outcomes = append_partitions(wanted, request.acks)
+    if _tell(wanted, outcomes, request.acks, context.services):
+        return _wait(request, wanted, outcomes, context)
+    return _answer_at_once(request, outcomes)
 
 
 def _append_verified(request: ProduceRequest, wanted: list[AppendTo], context: Context) -> Any:
@@ -129,11 +132,7 @@ def _resolve(pending: Pending[Any], append: Callable[[], Any], context: Context)
     return None
 
 
-def _appended(
-    request: ProduceRequest, wanted: list[AppendTo], outcomes: list[AppendOutcome], context: Context
-) -> ProduceAnswer | Pending[ProduceAnswer] | _NoAnswer:
-    if _tell(wanted, outcomes, request.acks, context.services):
-        return _wait(request, wanted, outcomes, context)
+def _answer_at_once(request: ProduceRequest, outcomes: list[AppendOutcome]) -> ProduceAnswer | _NoAnswer:
     if request.acks == 0:
         if any(outcome.error is not None for outcome in outcomes):
             raise CloseConnectionError("a record without acknowledgement could not be written")
@@ -144,8 +143,14 @@ def _appended(
 def _append_later(
     request: ProduceRequest, wanted: list[AppendTo], context: Context
 ) -> Pending[ProduceAnswer | _NoAnswer]:
-    """Some of it is recompressed on a thread first, or stands behind such: each partition keeps its order."""
-    heavy = context.services.heavy_appends
+    """Some of it is recompressed on a thread first, or stands behind such: each partition keeps its order.
+
+    What is appended at once is told of at once. By the end it may be lost with its leader: whether the request has to wait is
+    known from when it was appended, and a wait looks at who led then.
+    """
+    services = context.services
+    heavy = services.heavy_appends
+    acks = request.acks
     inner: list[Pending[ProduceAnswer]] = []
 
     def abandon() -> None:
@@ -154,23 +159,30 @@ def _append_later(
 
     pending: Pending[ProduceAnswer | _NoAnswer] = Pending(abandon)
     late = [append.partition is not None and heavy.must_wait(append.partition, append.records) for append in wanted]
-    at_once = append_partitions([append for append, waits in zip(wanted, late, strict=True) if not waits], request.acks)
+    light = [append for append, waits in zip(wanted, late, strict=True) if not waits]
+    at_once = append_partitions(light, acks)
+    must_wait = _tell(light, at_once, acks, services)
     ready = iter(at_once)
     outcomes = [None if waits else next(ready) for waits in late]
 
-    def done(number: int, outcome: AppendOutcome) -> None:
-        outcomes[number] = outcome
+    def answer() -> ProduceAnswer | Pending[ProduceAnswer] | _NoAnswer:
         every = [one for one in outcomes if one is not None]
-        if len(every) < len(outcomes):
+        return _wait(request, wanted, every, context) if must_wait else _answer_at_once(request, every)
+
+    def done(number: int, outcome: AppendOutcome) -> None:
+        nonlocal must_wait
+        outcomes[number] = outcome
+        must_wait = _tell([wanted[number]], [outcome], acks, services) or must_wait
+        if None in outcomes:
             return
-        further = _resolve(pending, lambda: _appended(request, wanted, every, context), context)
+        further = _resolve(pending, answer, context)
         if further is not None:
             inner.append(further)
 
     for number, (append, waits) in enumerate(zip(wanted, late, strict=True)):
         if waits:
             assert append.partition is not None
-            heavy.append(append.partition, append.records, request.acks, partial(done, number))
+            heavy.append(append.partition, append.records, acks, partial(done, number))
     return pending
 
 
@@ -249,7 +261,7 @@ def _wait(
     acks = request.acks
     keys = [None if append.partition is None else append.partition.topic_partition for append in wanted]
     awaited = [
-        AwaitedAppend(append.partition, append.partition.leader_epoch, outcome.appended.end_offset, acks)
+        AwaitedAppend(append.partition, outcome.appended.leader_epoch, outcome.appended.end_offset, acks)
         for append, outcome in zip(wanted, outcomes, strict=True)
         if append.partition is not None and outcome.appended is not None
     ]

@@ -108,6 +108,7 @@ def _said_later(
     said: bytes, partition: Partition, base_offset: int, end_offset: int, timeout_ms: int, services: Services
 ) -> Pending[Any]:
     waits = services.produce_waits
+    leader_epoch = partition.leader_epoch
     pending: Pending[Any] = Pending(lambda: waits.drop(operation))
 
     def answer(ended: WaitForAcks) -> None:
@@ -116,12 +117,12 @@ def _said_later(
             return
         key = partition.topic_partition
         asked = ProduceTopic(key.topic, partition.topic_id, [ProducePartition(key.partition, None)])
-        appended = Appended(base_offset, end_offset, -1, partition.log.log_start_offset, False, False)
+        appended = Appended(base_offset, end_offset, -1, partition.log.log_start_offset, False, False, leader_epoch)
         failed = {0: ended.errors[key]} if ended.errors else {}
         late = frozenset({0}) if ended.timed_out else frozenset()
         pending.resolve(produce_answer([asked], [AppendOutcome(appended, None)], failed, late))
 
-    operation = WaitForAcks([AwaitedAppend(partition, partition.leader_epoch, end_offset, ACKS_ALL)], answer)
+    operation = WaitForAcks([AwaitedAppend(partition, leader_epoch, end_offset, ACKS_ALL)], answer)
     waits.finish_or_wait(operation, operation.keys, timeout_ms)
     return pending
 

@@ -44,6 +44,8 @@ class Appended(NamedTuple):
     log_start_offset: int
     flush_due: bool
     high_watermark_moved: bool
+    leader_epoch: int
+    """Of the append: who asks later whether it counts may find another one."""
 
 
 class Fetched(NamedTuple):
@@ -66,6 +68,7 @@ class Partition:
         "isr",
         "leader",
         "leader_epoch",
+        "led_from_offset",
         "led_since",
         "local_id",
         "log",
@@ -87,6 +90,8 @@ class Partition:
         self.is_leader = False
         self.led_since = -1
         """The first of the epochs, up to now, in which this broker led and nobody in between."""
+        self.led_from_offset = 0
+        """The log's end when that began. Below it the high watermark may be behind what the leader before had told."""
         self.followers: Followers | None = None
         """On a leader with other replicas; None where nobody follows."""
         self.isr: tuple[int, ...] = ()
@@ -117,7 +122,9 @@ class Partition:
             return self.confirm_isr(leader_epoch, isr, partition_epoch, has_eligible=has_eligible)
         newly_led = leader == self.local_id and (leader_epoch > self.leader_epoch or not self.is_leader)
         if not self.is_leader:
-            self.led_since = leader_epoch
+            self.led_since, self.led_from_offset = leader_epoch, self.log.end_offset
+        if not self.is_leader or leader != self.local_id:
+            self.flush_offset = -1  # the log may be cut below it, and nobody waits for it any more
         self.leader, self.leader_epoch, self.replicas = leader, leader_epoch, replicas
         self.is_leader = leader == self.local_id
         if newly_led:
@@ -282,6 +289,7 @@ class Partition:
             result.log_start_offset,
             result.flush_due,
             self.maybe_move_high_watermark(),
+            self.leader_epoch,
         )
 
     def maybe_move_high_watermark(self) -> bool:

@@ -150,9 +150,10 @@ class Broker:
         leader_epoch: int = -1,
         last_epoch: int = -1,
         wait_ms: int = 0,
+        log_start_offset: int = 0,
         session: tuple[int, int] = (0, -1),
     ) -> FetchAnswer | Pending[FetchAnswer]:
-        entry = FetchPartition(0, leader_epoch, offset, last_epoch, 0, 1_000)
+        entry = FetchPartition(0, leader_epoch, offset, last_epoch, log_start_offset, 1_000)
         topics = [FetchTopic("", TOPIC_ID.bytes, [entry])] if session[1] <= 0 else []
         request = FetchRequest(replica_id, replica_epoch, wait_ms, 1, 10_000, 0, *session, topics, [], rack, None)
         return handle_fetch(request, Context(self.world.services, self.world._peer, 1, 17, None))
@@ -340,12 +341,14 @@ def test_a_follower_serves_consumers_up_to_its_watermark(broker: Broker) -> None
     assert (beyond.error_code, beyond.records) == (0, b"")
 
 
-def latest_of(broker: Broker, replica_id: int) -> tuple[ErrorCode, int]:
-    make = shape(2, 9)
-    entry = make.topics.partitions.make(partition_index=0, current_leader_epoch=-1, timestamp=-1)
+def latest_of(
+    broker: Broker, replica_id: int, *, timestamp: int = -1, version: int = 9, isolation: int = 0
+) -> tuple[ErrorCode, int]:
+    make = shape(2, version)
+    entry = make.topics.partitions.make(partition_index=0, current_leader_epoch=-1, timestamp=timestamp)
     topics = (make.topics.make(name="t", partitions=(entry,)),)
-    request = make.make(replica_id=replica_id, isolation_level=0, topics=topics)
-    answer = handle_list_offsets(request, Context(broker.world.services, broker.world._peer, 2, 9, None))
+    request = make.make(replica_id=replica_id, isolation_level=isolation, topics=topics)
+    answer = handle_list_offsets(request, Context(broker.world.services, broker.world._peer, 2, version, None))
     found = answer.topics[0].partitions[0]
     return found.error_code, found.offset
 
@@ -355,6 +358,60 @@ def test_a_broker_is_told_the_logs_end_as_latest_and_a_client_is_not(broker: Bro
     assert [latest_of(broker, replica_id)[1] for replica_id in (2, -1)] == [3, 0]
     broker.world.authoriser.denied.add((Action.CLUSTER_ACTION, "kafka-cluster"))
     assert latest_of(broker, 2) == (ErrorCode.none, 0)  # A10
+
+
+def lead_after_another(broker: Broker) -> None:
+    """Broker 2 led, and told readers of the four records; here it is not known yet that the last two are committed."""
+    broker.call(messages.write_request(roles(leader=2, leader_epoch=1, partition_epoch=1)))
+    for offset in range(4):
+        at_ms = broker.world.clock.wall_ms() + offset
+        broker.partition.log.append_as_follower(
+            build_batch([(at_ms, None, b"x", ())], base_offset=offset, leader_epoch=1)
+        )
+    broker.partition.follow(2, 0)
+    broker.call(messages.write_request(roles(leader_epoch=2, partition_epoch=2)))
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"), [(4, ErrorCode.leader_not_available), (5, ErrorCode.offset_not_available)]
+)
+def test_a_new_leader_tells_readers_no_end_that_is_below_what_the_leader_before_told(
+    broker: Broker, version: int, expected: ErrorCode
+) -> None:
+    lead_after_another(broker)  # KIP-207
+    now_ms = broker.world.clock.wall_ms()
+    for isolation in (0, 1):
+        assert latest_of(broker, -1, version=version, isolation=isolation) == (expected, -1)
+    for beyond in (now_ms + 2, now_ms + 9):
+        assert latest_of(broker, -1, version=version, timestamp=beyond) == (expected, -1)
+    assert latest_of(broker, -1, version=version, timestamp=now_ms + 1) == (ErrorCode.none, 1)
+    assert latest_of(broker, -1, version=version, timestamp=-2) == (ErrorCode.none, 0)
+    assert latest_of(broker, 2, version=version) == (ErrorCode.none, 4)
+    broker.write(1)
+    broker.fetch(2, 4, leader_epoch=2)
+    assert broker.partition.log.high_watermark == 4
+    assert latest_of(broker, -1, version=version) == (ErrorCode.none, 4), "and what it wrote itself, nobody was told of"
+    assert latest_of(broker, -1, version=version, timestamp=now_ms + 9) == (ErrorCode.none, -1)
+
+
+def test_a_new_leader_does_not_know_the_largest_timestamp_either(broker: Broker) -> None:
+    lead_after_another(broker)
+    assert latest_of(broker, -1, timestamp=-3) == (ErrorCode.offset_not_available, -1)
+    broker.fetch(2, 4, leader_epoch=2)
+    assert latest_of(broker, -1, timestamp=-3) == (ErrorCode.none, 3)
+
+
+def test_a_new_leader_that_is_in_sync_alone_knows_at_once(broker: Broker) -> None:
+    lead_after_another(broker)
+    broker.call(messages.write_request(roles(leader_epoch=3, partition_epoch=3, isr=(1,))))
+    assert latest_of(broker, -1) == (ErrorCode.none, 4)
+
+
+def test_a_leader_that_leads_on_in_a_new_epoch_goes_on_telling(broker: Broker) -> None:
+    broker.write(2)
+    broker.fetch(2, 1)
+    broker.call(messages.write_request(roles(leader_epoch=1, partition_epoch=1)))
+    assert latest_of(broker, -1) == (ErrorCode.none, 1)
 
 
 def test_where_an_epoch_ended_is_told_to_a_replica_only_if_a_client_would_be_told(broker: Broker) -> None:

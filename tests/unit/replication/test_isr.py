@@ -202,6 +202,36 @@ def test_a_leader_that_becomes_one_anew_knows_nothing_of_its_followers() -> None
     assert leader.log.high_watermark == 2
 
 
+def test_a_flush_that_was_due_before_another_led_holds_up_nothing_when_the_log_was_cut_below_it() -> None:
+    """Nothing asks for that flush any more: the watermark, and whoever waits for it, would stand until another is due."""
+    leader = Replica(1, flush_messages="5")
+    leader.lead(1, (1, 2, 3))
+    leader.write(*[b"x"] * 5)
+    assert leader.partition.flush_offset == 5
+    leader.follow(2, 2)
+    leader.directories.truncate(KEY, 2)
+    leader.log.flush()
+    assert leader.partition.flush_offset <= leader.log.recovery_point, "a follower's flushes would never end"
+    leader.lead(3, (1, 2, 3), version=1)
+    written = AwaitedAppend(leader.partition, 3, leader.write(b"y", acks=-1), -1)
+    for follower in (2, 3):
+        leader.fetched(follower, 3)
+    assert leader.log.high_watermark == 3
+    assert acknowledged(written)
+
+
+def test_a_new_epoch_of_the_same_leader_still_waits_for_the_disk() -> None:
+    leader = Replica(1, flush_messages="2")
+    leader.lead(1, (1, 2))
+    written = AwaitedAppend(leader.partition, 1, leader.write(b"x", b"y", acks=-1), -1)
+    leader.lead(2, (1, 2), version=1)
+    leader.fetched(2, 2)
+    assert leader.log.high_watermark == 0
+    leader.log.flush()
+    leader.partition.maybe_move_high_watermark()
+    assert acknowledged(written)
+
+
 def test_a_follower_whose_broker_is_not_registered_joins_only_when_it_is() -> None:
     """It may lose its power until the controller hears of it, and come back as somebody else: nobody could tell."""
     leader = Replica(1)
