@@ -62,6 +62,7 @@ WAY = [
     "replication/read",
     "replication/wait_for_acks",
     "replication/wait_for_bytes",
+    "replication/wait_for_partitions",
     "server/connection",
     "server/dispatch",
     "server/framing",

@@ -152,8 +152,6 @@ def batches(cluster: Cluster, operations: Sequence[Operation]) -> list[Transacti
 
 
 def _belong_together(one: str, other: str) -> bool:
-    return (
-        one.startswith(f"{other}/")
-        or other.startswith(f"{one}/")
-        or (layout.topic_of(one) is not None and other == layout.deletion_mark(str(layout.topic_of(one))))
-    )
+    topic = layout.topic_of(one)
+    is_mark = topic is not None and other == layout.deletion_mark(topic)
+    return is_mark or one.startswith(f"{other}/") or other.startswith(f"{one}/")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
-from penstock.base.errors import PenstockError
-from penstock.base.ids import TopicPartition
-from penstock.purgatory.purgatory import Operation
 from penstock.replication.errors import NotEnoughReplicasAfterAppendError, NotLeaderOrFollowerError
 from penstock.replication.partition import ACKS_ALL, Partition
+from penstock.replication.wait_for_partitions import WaitForPartitions
 
 
 class AwaitedAppend(NamedTuple):
@@ -21,41 +18,13 @@ class AwaitedAppend(NamedTuple):
     acks: int
 
 
-class WaitForAcks(Operation[TopicPartition]):
-    """Waits until every append is acknowledged or has failed. Holds offsets, never the request's bytes."""
+class WaitForAcks(WaitForPartitions[AwaitedAppend]):
+    """Waits until every append is acknowledged or has failed."""
 
-    __slots__ = ("_answer", "_open", "errors", "timed_out")
+    __slots__ = ()
 
-    def __init__(self, appends: list[AwaitedAppend], answer: Callable[[WaitForAcks], None]) -> None:
-        super().__init__()
-        self._open = {append.partition.topic_partition: append for append in appends}
-        self._answer = answer
-        self.errors: dict[TopicPartition, PenstockError] = {}
-        self.timed_out: frozenset[TopicPartition] = frozenset()
-
-    @property
-    def keys(self) -> list[TopicPartition]:
-        return list(self._open)
-
-    def is_ready(self, key: TopicPartition | None) -> bool:
-        for topic_partition in list(self._open) if key is None else (key,):
-            append = self._open.get(topic_partition)
-            if append is None:
-                continue
-            try:
-                if not acknowledged(append):
-                    continue
-            except PenstockError as error:
-                self.errors[topic_partition] = error
-            del self._open[topic_partition]
-        return not self._open
-
-    def finish(self) -> None:
-        self._answer(self)
-
-    def expire(self) -> None:
-        self.timed_out = frozenset(self._open)
-        self._answer(self)
+    def _is_done(self, awaited: AwaitedAppend) -> bool:
+        return acknowledged(awaited)
 
 
 def acknowledged(append: AwaitedAppend) -> bool:
