@@ -131,6 +131,10 @@ class GroupDriver:
         if decision.replies or then is not None:
             self._shards.when_committed(led, partial(self._committed, led, decision, then))
 
+    def when_committed(self, led: LedShard, then: Then) -> None:
+        """Calls back when everything its shard has written is below the high watermark, at once if it is, or will not be in time."""
+        self._shards.when_committed(led, then)
+
     def _committed(self, led: LedShard, decision: Decision, then: Then | None, error: PenstockError | None) -> None:
         if error is not None:
             self._failed(led, decision, error, then)

@@ -1,7 +1,7 @@
 """OffsetFetch (key 9), versions 1-10, flexible from 6.
 
 Behaviour: the offsets that a group committed; -1 where there is none, and for a group that is not there. Topics null
-    means all of them.
+    means all of them. The answer waits until what it tells is committed.
 Versions: 2 all topics, error of the whole answer; 5 leader epoch; 6 flexible; 7 require_stable; 8 many groups; 9 member
     and epoch (only the newer protocol looks at them); 10 topic ids.
     Where a transaction is about to write an offset and the client requires stable ones: UNSTABLE_OFFSET_COMMIT (KIP-447).
@@ -10,15 +10,16 @@ Differs from Kafka: nothing known.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from penstock.base.errors import PenstockError
 from penstock.coordinator.groups.shard import Shard
-from penstock.handlers.api import Context
+from penstock.handlers.api import Context, Pending
 from penstock.handlers.authoriser import Action
 from penstock.handlers.error_map import code_of
 from penstock.handlers.errors import TopicAuthorisationError
@@ -28,6 +29,7 @@ from penstock.protocol.schemas import Shape
 
 ALL_GROUPS_FROM, TOP_ERROR_FROM, TOPIC_ID_FROM = 8, 2, 10
 _NOTHING = OffsetValue(-1, -1, "", -1)
+Done = Callable[[tuple[Any, ...], ErrorCode], None]
 
 
 class _Offsets:
@@ -50,30 +52,58 @@ class _Offsets:
 
 def handle_offset_fetch(request: Any, context: Context) -> Any:
     response = context.response
+    in_groups = context.version >= ALL_GROUPS_FROM
+    shape, asked = (response.groups, request.groups) if in_groups else (response, (request,))
     require_stable = getattr(request, "require_stable", False)
-    if context.version < ALL_GROUPS_FROM:
-        topics, error_code = _group(response, request, require_stable, context)
-        return response.make(throttle_time=timedelta(), topics=topics, error_code=error_code)
-    groups = []
-    for asked in request.groups:
-        topics, error_code = _group(response.groups, asked, require_stable, context)
-        groups.append(response.groups.make(group_id=asked.group_id, topics=topics, error_code=error_code))
-    return response.make(throttle_time=timedelta(), groups=tuple(groups))
+    pending: Pending[Any] = Pending()
+    found: dict[int, tuple[tuple[Any, ...], ErrorCode]] = {}
+
+    def done(number: int, topics: tuple[Any, ...], error_code: ErrorCode) -> None:
+        found[number] = topics, error_code
+        if len(found) < len(asked):
+            return
+        if not in_groups:
+            pending.resolve(response.make(throttle_time=timedelta(), topics=topics, error_code=error_code))
+            return
+        groups = tuple(
+            shape.make(group_id=one.group_id, topics=found[place][0], error_code=found[place][1])
+            for place, one in enumerate(asked)
+        )
+        pending.resolve(response.make(throttle_time=timedelta(), groups=groups))
+
+    for number, one in enumerate(asked):
+        _find(shape, one, require_stable, context, partial(done, number))
+    return pending if asked else response.make(throttle_time=timedelta(), groups=())
 
 
-def _group(shape: Shape, asked: Any, require_stable: bool, context: Context) -> tuple[tuple[Any, ...], ErrorCode]:
+def _find(shape: Shape, asked: Any, require_stable: bool, context: Context, done: Done) -> None:
+    """Gives one group's offsets when nothing of them can be lost with this broker any more."""
+    groups = context.services.groups
     try:
         check_group(context, Action.DESCRIBE, asked.group_id)
-        shard = context.services.groups.find(asked.group_id).shard
+        led = groups.find(asked.group_id)
     except PenstockError as error:
-        error_code = code_of(error)
-        if context.version >= TOP_ERROR_FROM:
-            return (), error_code
-        return tuple(_topic_refused(shape, topic, error_code) for topic in asked.topics), ErrorCode.none
-    found = _Offsets(asked.group_id, shard, require_stable)
+        done(*_refused(shape, asked, error, context))
+        return
+    offsets = _Offsets(asked.group_id, led.shard, require_stable)
     if asked.topics is None:
-        return _all(shape, found, context), ErrorCode.none
-    return tuple(_topic(shape, found, topic, context) for topic in asked.topics), ErrorCode.none
+        topics = _all(shape, offsets, context)
+    else:
+        topics = tuple(_topic(shape, offsets, topic, context) for topic in asked.topics)
+
+    def committed(error: PenstockError | None) -> None:
+        done(*((topics, ErrorCode.none) if error is None else _refused(shape, asked, error, context)))
+
+    groups.when_committed(led, committed)
+
+
+def _refused(
+    shape: Shape, asked: Any, error: PenstockError, context: Context
+) -> tuple[tuple[Any, ...], ErrorCode]:
+    error_code = code_of(error)
+    if context.version >= TOP_ERROR_FROM:
+        return (), error_code
+    return tuple(_topic_refused(shape, topic, error_code) for topic in asked.topics), ErrorCode.none
 
 
 def _all(shape: Shape, found: _Offsets, context: Context) -> tuple[Any, ...]:

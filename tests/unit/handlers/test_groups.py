@@ -117,15 +117,20 @@ def commit(world: World, version: int = 10, joined: Any = None, **values: Any) -
     return [entry.error_code for topic in answer.topics for entry in topic.partitions]
 
 
-def fetch(world: World, version: int = 10, group: str = "g", **values: Any) -> Any:
-    """The group's part of the answer."""
+def send_fetch(world: World, version: int = 10, group: str = "g", **values: Any) -> Answer:
     make = shape(FETCH, version)
     inner = make.groups if version >= 8 else make
     topics = (inner.topics.make(name="t", topic_id=world.image.topics["t"].topic_id, partition_indexes=(0, 1)),)
     fields = {"group_id": group, "member_id": None, "member_epoch": -1, "topics": topics, **values}
     if version < 8:
-        return world.send(FETCH, version, require_stable=True, **fields).read()
-    return world.send(FETCH, version, require_stable=True, groups=(inner.make(**fields),)).read().groups[0]
+        return world.send(FETCH, version, require_stable=True, **fields)
+    return world.send(FETCH, version, require_stable=True, groups=(inner.make(**fields),))
+
+
+def fetch(world: World, version: int = 10, group: str = "g", **values: Any) -> Any:
+    """The group's part of the answer."""
+    answer = send_fetch(world, version, group, **values).read()
+    return answer.groups[0] if version >= 8 else answer
 
 
 @pytest.mark.parametrize("version", range(7))
@@ -346,16 +351,52 @@ def send_commit(world: World) -> Answer:
     return world.send(COMMIT, 2, retention_time=timedelta(milliseconds=-1), topics=topics, **fields)
 
 
-def test_a_commit_is_answered_when_it_is_below_the_high_watermark(world: World) -> None:
-    find(world)
+def flush_each(world: World) -> None:
+    """From now on a group's record is committed when it is flushed, in a later turn of the loop."""
     topic = world.image.topics["__consumer_offsets"]
     configs = {**world.image.topic_configs[topic.name], "flush.messages": "1"}
     world.services.topics.submit(world.services.topics.decide_config(topic, configs), lambda error: None)
     world.loop.turn()
+
+
+def test_a_commit_is_answered_when_it_is_below_the_high_watermark(world: World) -> None:
+    find(world)
+    flush_each(world)
     waiting = send_commit(world)
     assert not waiting.is_there, "the record waits for its flush"
     world.loop.turn()
     assert waiting.read().topics[0].partitions[0].error_code == ErrorCode.none
+
+
+@pytest.mark.parametrize("version", [1, 7, 10])
+def test_offsets_are_told_when_they_are_below_the_high_watermark(world: World, version: int) -> None:
+    find(world)
+    flush_each(world)
+    send_commit(world)
+    waiting = send_fetch(world, version)
+    assert not waiting.is_there, "what is not committed may be lost with its leader"
+    world.loop.turn()
+    answer = waiting.read()
+    (topic,) = answer.groups[0].topics if version >= 8 else answer.topics
+    assert [one.committed_offset for one in topic.partitions] == [-1, 9]
+
+
+@pytest.mark.parametrize("version", [1, 7, 10])
+def test_offsets_that_are_not_committed_are_not_told_by_who_leads_no_longer(world: World, version: int) -> None:
+    find(world)
+    flush_each(world)
+    send_commit(world)
+    waiting = send_fetch(world, version)
+    for partition in world.partitions.of_topic("__consumer_offsets"):
+        partition.is_leader = False
+        world.services.produce_waits.changed(partition.topic_partition)
+    world.services.produce_waits.check()
+    answer = waiting.read()
+    if version >= 2:
+        group = answer.groups[0] if version >= 8 else answer
+        assert (group.error_code, group.topics) == (ErrorCode.not_coordinator, ())
+    else:
+        assert {one.error_code for one in answer.topics[0].partitions} == {ErrorCode.not_coordinator}
 
 
 def test_a_commit_that_cannot_be_written_is_refused_and_changes_nothing(world: World) -> None:
