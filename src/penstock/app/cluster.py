@@ -290,7 +290,6 @@ class ClusterParts:
         self._directory_events.tell()
 
     def _take_configs(self, topics: set[str]) -> None:
-        self._image.version += 1
         self._configs_changed()
         self.replicas.configs_changed(topics)
         self.controller.configs_changed(topics)

@@ -44,6 +44,7 @@ class ConfigChanges:
         self._seen: set[str] = set()
         self._is_busy = False
         self._is_due = False
+        self._is_behind = False
 
     async def load(self) -> None:
         """All of them, with a watch for what comes. StoreError where the store does not answer."""
@@ -87,7 +88,8 @@ class ConfigChanges:
             self._go(all_of_them=True)
 
     def _go(self, *, all_of_them: bool) -> None:
-        self._is_due = self._is_due or all_of_them
+        self._is_due = self._is_due or all_of_them or self._is_behind
+        self._is_behind = False
         if self._is_busy:
             self._is_due = True
             return
@@ -108,6 +110,7 @@ class ConfigChanges:
             else:
                 await self._take_news()
         except PenstockError as error:
+            self._is_behind = True
             logger.warning("configurations are read again with the next change, or when the store is back: %s", error)
 
     async def _take_news(self) -> None:

@@ -33,11 +33,13 @@ TOMBSTONES_A_BATCH = 500
 
 
 class LedShard(Led[Shard]):
-    __slots__ = ("timers",)
+    __slots__ = ("gone", "timers")
 
     def __init__(self, partition: Partition, shard: Shard) -> None:
         super().__init__(partition, shard)
         self.timers: dict[str, Timer[tuple[LedShard, Group]]] = {}
+        self.gone: set[str] = set()
+        """Topics that went while the shard was being loaded."""
 
 
 class GroupDriver:
@@ -68,7 +70,7 @@ class GroupDriver:
             topic,
             new_led=lambda partition: LedShard(partition, Shard(settings, clock, new_suffix)),
             replay=lambda led: Replay(led.shard, led.partition.log.log_start_offset),
-            loaded=lambda led: self.run(led, led.shard.loaded()),
+            loaded=self._loaded,
             resigned=lambda led: self._give(led.shard.resign().replies),
         )
         self._wheel: TimingWheel[tuple[LedShard, Group]] = TimingWheel(clock.monotonic_ms())
@@ -96,6 +98,13 @@ class GroupDriver:
             for led in self._shards.all:
                 if led.is_loaded:
                     self.run(led, led.shard.forget_topics(gone))
+                else:
+                    led.gone.update(gone)
+
+    def _loaded(self, led: LedShard) -> None:
+        self.run(led, led.shard.loaded())
+        if led.gone:
+            self.run(led, led.shard.forget_topics(led.gone))
 
     def partition_of(self, group_id: str) -> int:
         return self._shards.partition_of(group_id)

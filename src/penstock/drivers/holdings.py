@@ -72,8 +72,10 @@ class Holdings:
         return partition
 
     def configure(self, partition: Partition) -> None:
-        """Takes over a changed configuration, while the log is in use."""
+        """Takes over a changed configuration, while the log is in use: with fewer in-sync replicas asked for, more may be committed."""
         self._configure(partition, self._config(partition.topic_partition.topic))
+        if partition.maybe_move_high_watermark():
+            self.changed(partition.topic_partition)
 
     def _configure(self, partition: Partition, config: LogConfig) -> None:
         if config != partition.log.config:

@@ -77,6 +77,7 @@ class Replicas:
         self.is_told = False
         """Whether clients' metadata came: who coordinates must know of every partition that there is."""
         self._untold: set[str] = set()
+        """Topics whose roles came before the news of them."""
         self._waiting_for_news: list[Callable[[], object]] = []
 
     def when_told(self, go_on: Callable[[], object]) -> None:
@@ -183,6 +184,7 @@ class Replicas:
             if self._node_id in state.replicas
             and state.leader != LEADER_DURING_DELETION
             and self._holdings.partitions.find(state.topic, state.partition) is None
+            and not self._holdings.is_out_of_reach(state.topic_partition, is_new=state.is_new)
         }
         return self._holdings.prepare(wanted)
 
@@ -248,11 +250,9 @@ class Replicas:
             except PenstockError as error:
                 errors[topic_partition] = error
         self._followers.close_idle()
-        topics = {state.topic for _, state in taken.values()}
+        self._untold |= {state.topic for _, state in taken.values()}
         if self.is_told:
-            self._roles_changed(topics)
-        else:
-            self._untold |= topics
+            self._roles_changed(self._now_told())
         return PeerAnswer(partition_errors=errors)
 
     def _check(self, state: PartitionState) -> Partition:
@@ -301,6 +301,7 @@ class Replicas:
     # What clients are told.
     def _tell(self, request: UpdateMetadata) -> PeerAnswer:
         image = self._image
+        image.told += 1
         image.controller_id = request.controller_id
         image.tell_brokers(request.brokers)
         topics: dict[str, list[PartitionState]] = {}
@@ -325,12 +326,18 @@ class Replicas:
             for state in kept:
                 self._confirm(state)
         self.is_told = True
-        untold, self._untold = self._untold, set()
-        self._roles_changed(untold | set(topics))
+        self._untold -= topics.keys()
+        self._roles_changed(self._now_told() | topics.keys())
         waiting, self._waiting_for_news = self._waiting_for_news, []
         for go_on in waiting:
             go_on()
         return PeerAnswer()
+
+    def _now_told(self) -> set[str]:
+        """Topics with new roles, without such as the image lacks: they are not gone, the news of them is on its way."""
+        told = self._untold & self._image.topics.keys()
+        self._untold -= told
+        return told
 
     def _confirm(self, state: PartitionState) -> None:
         """What the store has of an ISR that this broker leads: the answer to its own request may have been lost."""

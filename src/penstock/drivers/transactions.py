@@ -49,11 +49,11 @@ Answer = Callable[[ProducerStamp | PenstockError], object]
 
 
 class LedShard(Led[Shard]):
-    __slots__ = ("began_ms", "began_version")
+    __slots__ = ("began_ms", "began_told")
 
-    def __init__(self, partition: Partition, shard: Shard, image_version: int, now_ms: int) -> None:
+    def __init__(self, partition: Partition, shard: Shard, told: int, now_ms: int) -> None:
         super().__init__(partition, shard)
-        self.began_version = image_version
+        self.began_told = told
         self.began_ms = now_ms
 
 
@@ -91,7 +91,7 @@ class TransactionDriver:
             surroundings,
             topic,
             new_led=lambda partition: LedShard(
-                partition, Shard(settings, clock), self._image.version, clock.monotonic_ms()
+                partition, Shard(settings, clock), self._image.told, clock.monotonic_ms()
             ),
             replay=lambda led: Replay(led.shard, led.partition.log.log_start_offset),
             loaded=self._loaded,
@@ -310,7 +310,7 @@ class TransactionDriver:
         A new controller gives out roles first, and says right after that what there is. A shard that began when that was
         said may hear no more of it: there time decides.
         """
-        is_told = self._image.version != led.began_version
+        is_told = self._image.told != led.began_told
         return not self._is_in_cluster or is_told or self._clock.monotonic_ms() - led.began_ms >= NEWS_MS
 
     def _complete(self, led: LedShard, markers: Markers) -> None:

@@ -76,6 +76,14 @@ class Pending(Generic[A]):
             listener(self._answer)  # type: ignore[arg-type]
             self._answer = None
 
+    def follow(self, other: Pending[A]) -> None:
+        """Is answered as another is; who gives this up gives the other up, also where that was before."""
+        if self._state == self._ABANDONED:
+            other.abandon()
+            return
+        self._on_abandon = other.abandon
+        other.listen(self.resolve)
+
     def abandon(self) -> None:
         """Nobody waits any more."""
         if self._state == self._WAITING:

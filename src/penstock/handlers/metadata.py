@@ -62,7 +62,7 @@ def handle_metadata(request: Any, context: Context) -> Any:
     def told() -> None:
         answer = _handle(request, context)
         if isinstance(answer, Pending):
-            answer.listen(held.resolve)
+            held.follow(answer)
         else:
             held.resolve(answer)
 

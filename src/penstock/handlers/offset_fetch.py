@@ -97,9 +97,7 @@ def _find(shape: Shape, asked: Any, require_stable: bool, context: Context, done
     groups.when_committed(led, committed)
 
 
-def _refused(
-    shape: Shape, asked: Any, error: PenstockError, context: Context
-) -> tuple[tuple[Any, ...], ErrorCode]:
+def _refused(shape: Shape, asked: Any, error: PenstockError, context: Context) -> tuple[tuple[Any, ...], ErrorCode]:
     error_code = code_of(error)
     if context.version >= TOP_ERROR_FROM:
         return (), error_code

@@ -118,18 +118,17 @@ def _append_verified(request: ProduceRequest, wanted: list[AppendTo], context: C
     return pending
 
 
-def _resolve(pending: Pending[Any], append: Callable[[], Any], context: Context) -> Pending[Any] | None:
-    """Ends a wait with what an append gives: its answer, none, a closed connection, or another wait, which is returned."""
+def _resolve(pending: Pending[Any], append: Callable[[], Any], context: Context) -> None:
+    """Ends a wait with what an append gives: its answer, none, a closed connection, or another wait, given up with the first."""
     try:
         answer = append()
     except CloseConnectionError as error:
         context.peer.close(str(error))
         answer = NO_ANSWER
     if isinstance(answer, Pending):
-        answer.listen(pending.resolve)
-        return answer
-    pending.resolve(answer)
-    return None
+        pending.follow(answer)
+    else:
+        pending.resolve(answer)
 
 
 def _answer_at_once(request: ProduceRequest, outcomes: list[AppendOutcome]) -> ProduceAnswer | _NoAnswer:
@@ -151,13 +150,7 @@ def _append_later(
     services = context.services
     heavy = services.heavy_appends
     acks = request.acks
-    inner: list[Pending[ProduceAnswer]] = []
-
-    def abandon() -> None:
-        for one in inner:
-            one.abandon()
-
-    pending: Pending[ProduceAnswer | _NoAnswer] = Pending(abandon)
+    pending: Pending[ProduceAnswer | _NoAnswer] = Pending()
     late = [append.partition is not None and heavy.must_wait(append.partition, append.records) for append in wanted]
     light = [append for append, waits in zip(wanted, late, strict=True) if not waits]
     at_once = append_partitions(light, acks)
@@ -173,11 +166,8 @@ def _append_later(
         nonlocal must_wait
         outcomes[number] = outcome
         must_wait = _tell([wanted[number]], [outcome], acks, services) or must_wait
-        if None in outcomes:
-            return
-        further = _resolve(pending, answer, context)
-        if further is not None:
-            inner.append(further)
+        if None not in outcomes:
+            _resolve(pending, answer, context)
 
     for number, (append, waits) in enumerate(zip(wanted, late, strict=True)):
         if waits:

@@ -1,7 +1,6 @@
 """The image of the cluster: topics, partitions, brokers, configurations, as the store confirmed them.
 
-Handlers read it; only confirmed transactions change it, through `apply`. `version` rises with every change, so that
-what was computed from the image can be kept until then.
+Handlers read it. Confirmed transactions change it, through `apply`; in a cluster, what a controller tells does.
 """
 
 from __future__ import annotations
@@ -48,7 +47,8 @@ _Copied = dict[str, dict[int, PartitionImage]]
 
 class Image:
     def __init__(self) -> None:
-        self.version = 0
+        self.told = 0
+        """How often a controller has told of the cluster."""
         self.brokers_version = 0
         """Rises when a broker comes or goes, or one of its log directories does."""
         self.topics: dict[str, TopicImage] = {}
@@ -77,7 +77,6 @@ class Image:
             told = self.offline_replicas.get((topic, partition), ())
             if broker_id not in told:
                 self.offline_replicas[topic, partition] = (*told, broker_id)
-        self.version += 1
         self.brokers_version += 1
 
     # What a controller tells a broker of a cluster, instead of a store.
@@ -87,7 +86,6 @@ class Image:
         if told != self.brokers:
             self.brokers = told
             self.brokers_version += 1
-            self.version += 1
 
     def tell_partitions(
         self,
@@ -108,7 +106,6 @@ class Image:
             if self.offline_replicas.get((topic, partition), ()) != replicas:
                 self.brokers_version += 1
                 self.offline_replicas[topic, partition] = replicas
-        self.version += 1
 
     def forget_partitions(self, topic: str, partitions: Collection[int]) -> None:
         """The partitions' topic is going."""
@@ -123,14 +120,12 @@ class Image:
         else:
             del self.topics[topic]
             self.names_by_id.pop(found.topic_id.bytes, None)
-        self.version += 1
 
     def load(self, nodes: Iterable[Kept]) -> None:
         """The first filling, from every node of the tree, parents first."""
         copied: _Copied = {}
         for node in nodes:
             self._write(node.path, node.data, node.version, copied)
-        self.version += 1
 
     def apply(self, committed: Committed) -> set[str]:
         """Takes over a confirmed transaction. Returns the topics it touched."""
@@ -149,7 +144,6 @@ class Image:
             if operation.path.startswith(f"{layout.BROKER_CONFIGS}/"):
                 touched.update(self.topics)  # brokers' keys are the defaults of every topic's
             touched.update(_topics_of([operation.path]))
-        self.version += 1
         return touched
 
     def take_config(self, path: str, data: bytes) -> None:

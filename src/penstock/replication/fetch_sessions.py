@@ -238,8 +238,8 @@ class FetchSessions:
         for one in wanted:
             key = session.key(one)
             cached = session.partitions.get(key)
-            if cached is None:
-                session.partitions[key] = Cached(one)
+            if cached is None or cached.wanted.leader_epoch != one.leader_epoch:
+                session.partitions[key] = Cached(one)  # what an earlier leader told counts no more
             else:
                 cached.wanted = one
             if changed is not None:

@@ -11,7 +11,7 @@ from penstock.drivers.cluster_store import ClusterStore
 from penstock.drivers.config_changes import ConfigChanges
 from penstock.metadata import layout
 from penstock.metadata.image import Image
-from penstock.metadata.store import Create, Read, ReadKind, SessionChanged, SessionState, SetData
+from penstock.metadata.store import ConnectionLostError, Create, Read, ReadKind, SessionChanged, SessionState, SetData
 
 CHANGE = f"{layout.CONFIG_CHANGES}/config_change_"
 
@@ -65,3 +65,32 @@ def test_one_configuration_that_cannot_be_read_stops_no_other(broken: bytes) -> 
     write("a", layout.encode_config({"retention.ms": "3"}))
     loop.turn()
     assert image.topic_configs["a"] == {"retention.ms": "3"}, "when it is mended it counts"
+
+
+def test_notices_that_could_not_be_read_are_made_up_for_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, loop, image = TreeServer(), ManualLoop(ManualClock()), Image()
+    for operation in layout.permanent_nodes(()):
+        server.commit((operation,), 0)
+    session = server.open()
+    store = ClusterStore(session, loop)
+    session.notify = lambda: loop.call_soon(store.hand_out)
+    changes = ConfigChanges(store, image, ManualClock(wall_ms=0), lambda _topics: None)
+    changes.start()
+    loop.turn()
+
+    def write(topic: str) -> None:
+        config = Create(path=layout.topic_config_path(topic), data=layout.encode_config({"retention.ms": "1"}))
+        notice = layout.encode_config_change(f"topics/{topic}")
+        server.commit((config, Create(path=CHANGE, data=notice, sequential=True)), 0)
+
+    async def refused(_paths: list[str]) -> None:
+        raise ConnectionLostError("gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "all_data", refused)
+        write("a")
+        loop.turn()
+    assert image.topic_configs == {}
+    write("b")
+    loop.turn()
+    assert image.topic_configs.keys() == {"a", "b"}

@@ -264,6 +264,22 @@ def test_coordinators_hear_of_roles_when_every_partition_is_known(broker: Broker
     assert broker.roles[1:] == [{"t"}]
 
 
+def test_a_topic_whose_roles_come_before_its_news_does_not_look_like_one_that_is_gone(broker: Broker) -> None:
+    """Another broker's clients may know it, and have committed offsets of it here: they would be forgotten."""
+    broker.take(news(state(1, 0)))
+    late = state(1, 0, topic="late", topic_id=uuid.UUID(int=12))
+    del broker.roles[:]
+    broker.take(roles(late))
+    broker.take(news(state(1, 1)))
+    assert broker.roles == [set(), {"t"}]
+    broker.take(news(late))
+    assert broker.roles[2:] == [{"late"}]
+    broker.take(news(replace(late, leader=LEADER_DURING_DELETION)))
+    assert broker.roles[3:] == [{"late"}]
+    broker.take(news(state(1, 2)))
+    assert broker.roles[4:] == [{"t"}]
+
+
 def test_what_clients_are_told(broker: Broker) -> None:
     image = broker.world.image
     broker.take(news(state(1, 0), state(2, 4, partition=1, offline_replicas=(2,))))
@@ -348,6 +364,7 @@ def test_a_log_that_may_lie_in_a_directory_that_is_offline_is_not_made_anew(brok
     key = TopicPartition("t", 0)
     assert isinstance(broker.become(1, 0).partition_errors[key], StorageError)
     assert broker.world.partitions.find(*key) is None
+    assert not (Path(broker.data) / "t-0").exists(), "the next start would take it for the log"
     assert broker.become(1, 0, is_new=True) == PeerAnswer(), "a new topic has no other log"
     assert broker.partition.is_leader
 
@@ -423,6 +440,23 @@ def test_after_min_isr_is_lowered_nothing_is_committed_until_the_controller_elec
     topic_id = broker.world.image.topics["t"].topic_id
     broker.take(news(state(1, 5, isr=(1,), partition_epoch=6, topic_id=topic_id)))
     assert partition.log.high_watermark == 1
+
+
+def test_when_min_isr_is_lowered_what_enough_have_by_then_is_committed(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the next write: whoever waits for it, a coordinator that loads for instance, may be what keeps that from coming."""
+    broker.world.create_topic("t", min_insync_replicas="2")
+    broker.become(1, 5, isr=(1,), topic_id=broker.world.image.topics["t"].topic_id)
+    partition = broker.partition
+    partition.append(bytearray(build_batch([(broker.world.clock.wall_ms(), None, b"x", ())])), 1)
+    assert partition.log.high_watermark == 0
+    heard: list[TopicPartition] = []
+    monkeypatch.setattr(broker.world.holdings, "changed", heard.append)
+    broker.world.image.topic_configs["t"]["min.insync.replicas"] = "1"
+    broker.replicas.configs_changed(["t"])
+    assert partition.log.high_watermark == 1
+    assert heard == [TopicPartition("t", 0)], "whoever waits for it"
 
 
 # ISR changes.

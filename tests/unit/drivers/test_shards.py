@@ -72,6 +72,22 @@ def test_offsets_that_may_be_lost_are_not_given_out(world: Replicated) -> None:
     assert world.requests.committed("g", T0, require_stable=False) == ("none", 5)
 
 
+def test_offsets_of_a_topic_that_went_while_its_groups_were_read_are_forgotten(world: Replicated) -> None:
+    world.create_topic("u")
+    world.lead(GROUPS)
+    for topic in ("t", "u"):
+        decision, _ = world.groups.find("g").shard.commit("g", Asker("", None, -1), [Commit(topic, 0, 5, -1, "")])
+        world.groups.run(world.groups.find("g"), decision)
+    world.lead(GROUPS)
+    again = world.image.topics.pop("u")
+    world.groups.follow(["t", "u"])
+    world.image.topics["u"] = again  # one of the same name: the old offsets say nothing of it
+    world.fetch_all(GROUPS)
+    world.fetch_all(GROUPS)
+    assert world.requests.committed("g", T0, require_stable=False) == ("none", 5)
+    assert world.requests.committed("g", ("u", 0), require_stable=False) == ("none", -1)
+
+
 def test_a_shard_waits_as_long_as_its_follower_takes(world: Replicated) -> None:
     prepared(world)
     world.loop.advance(31_234)

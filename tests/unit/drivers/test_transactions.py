@@ -11,6 +11,7 @@ from tests.unit.handlers.test_transaction_apis import T0, opened
 
 from penstock.drivers.shards import RECORDS_A_TURN
 from penstock.drivers.transactions import NEWS_MS
+from penstock.metadata import layout
 from penstock.metadata.image import TopicImage
 from penstock.peers.transactions import ClusterMarkers
 
@@ -75,10 +76,22 @@ def test_a_topic_that_the_broker_is_yet_to_be_told_of_gets_its_marker(
 ) -> None:
     late = loaded_without(world, monkeypatch)
     world.image.tell_partitions(late.name, late.topic_id, late.partitions, {})
+    world.image.told += 1
     world.loop.advance(1_000)
     world.fetch_all(TRANSACTIONS)
     assert world.state() == "CompleteCommit"
     assert world.log(LATE).end_offset == 1
+
+
+def test_who_hears_of_configurations_or_failed_disks_was_not_told_of_topics(
+    world: Replicated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded_without(world, monkeypatch)
+    world.image.take_config(layout.topic_config_path("t"), layout.encode_config({"retention.ms": "1"}))
+    world.image.set_offline([("t", 1)], 2)
+    world.loop.advance(1_000)
+    world.fetch_all(TRANSACTIONS)
+    assert world.state() == "PrepareCommit"
 
 
 @pytest.mark.parametrize("is_told", [True, False])
@@ -87,8 +100,7 @@ def test_a_topic_that_is_gone_keeps_no_transaction_from_its_end(
 ) -> None:
     loaded_without(world, monkeypatch)
     if is_told:
-        there = world.image.topics["t"]
-        world.image.tell_partitions(there.name, there.topic_id, there.partitions, {})
+        world.image.told += 1
     world.loop.advance(1_000 if is_told else NEWS_MS)
     world.fetch_all(TRANSACTIONS)
     assert world.state() == "CompleteCommit"

@@ -102,6 +102,25 @@ def test_acks_1_is_answered_for_what_was_written_whoever_leads_by_then(world: Wo
     assert codes(answer) == [ErrorCode.none, ErrorCode.none]
 
 
+def test_who_left_before_the_thread_was_done_leaves_no_wait_behind(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_go = hold_threads(world, monkeypatch)
+    answer = write_both(world)
+    answer.abandon()
+    let_go()
+    assert world.partitions.get("heavy", 0).log.end_offset == 1, "what was sent is written"
+    assert world.services.produce_waits.purgatory.waiting == 0
+
+
+def test_who_leaves_after_the_thread_was_done_leaves_no_wait_behind_either(world: World) -> None:
+    answer = write_both(world)
+    world.loop.turn()
+    assert world.services.produce_waits.purgatory.waiting == 1
+    answer.abandon()
+    assert world.services.produce_waits.purgatory.waiting == 0
+
+
 def test_too_few_in_sync_by_then_are_told(world: World) -> None:
     world.create_topic("careful", min_insync_replicas="2")
     partition = world.partitions.get("careful", 0)

@@ -307,6 +307,7 @@ class Answer:
         self._header_bytes = 5 if version >= flexible_from and key != 18 else 4
         self._content: bytes | None = None
         self.is_none = outcome is None
+        self._pending = outcome.pending if isinstance(outcome, Waiting) else None
         if isinstance(outcome, Waiting):
             outcome.pending.listen(lambda answer: self._arrived(outcome.encode(answer)))
         elif outcome is not None:
@@ -315,6 +316,11 @@ class Answer:
     def _arrived(self, outcome: Any) -> None:
         parts = [outcome] if isinstance(outcome, bytes) else outcome or []
         self._content = b"".join(map(_content, parts))
+
+    def abandon(self) -> None:
+        """The client is gone."""
+        assert self._pending is not None
+        self._pending.abandon()
 
     @property
     def is_there(self) -> bool:

@@ -107,6 +107,18 @@ FollowersSession.TestCase.settings = settings(max_examples=150, stateful_step_co
 TestFollowersSession = FollowersSession.TestCase
 
 
+def test_what_an_earlier_leader_told_counts_no_more_in_a_new_epoch() -> None:
+    """The follower asks anew of a leader that leads again: what it was told last may have been lost with its own cut."""
+    sessions = FetchSessions(ManualClock(), 10, lambda: 1)
+    told = [Found(5, 2, False, False)]
+    first = sessions.begin(0, 0, [wanted(0)], [], uses_topic_ids=False, follower_id=3)
+    assert first.select(first.wanted, told) == [True]
+    same = sessions.begin(1, 1, [wanted(0, 1)], [], uses_topic_ids=False, follower_id=3)
+    assert same.select(same.wanted, told) == [False]
+    later = sessions.begin(1, 2, [wanted(0)._replace(leader_epoch=4)], [], uses_topic_ids=False, follower_id=3)
+    assert later.select(later.wanted, told) == [True]
+
+
 class Listener:
     ended = 0
 
