@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from penstock.base.ids import TopicPartition
 from penstock.metadata.layout import PartitionState
 from penstock.records import payload
 from penstock.records.batch import records_slice, scan
@@ -24,10 +25,17 @@ from penstock.storage.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     from tests.simulation.clients import Idempotent
-    from tests.simulation.cluster import Place, SimCluster
+    from tests.simulation.cluster import SimCluster
 
 LOOSE = "u"
 """A topic that anybody may lead now and then: of it nothing is promised but that it heals."""
+
+
+class Place(NamedTuple):
+    """One partition of one topic, which another of the same name is not."""
+
+    topic_id: bytes
+    key: TopicPartition
 
 
 class Violation(AssertionError):
@@ -56,7 +64,6 @@ class Checks:
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
         self._replicas: dict[tuple[int, Place], _Replica] = {}
-        self._places: dict[tuple[bytes, int], Place] = {}
         self.committed: dict[Place, list[bytes]] = {}
         self._committed_in: dict[Place, list[int]] = {}
         """In which leader epoch each was: a leader that hears of its epoch late need not have what was written since."""
@@ -92,12 +99,11 @@ class Checks:
         if zxid != self._zxid:
             self._zxid = zxid
             self._cluster.look()
-            self._places = {(one.topic_id.bytes, one.key.partition): one for one in self._cluster.assigned}
             self._check_store()
         for broker_id, broker in self._cluster.brokers.items():
             for partition in broker.partitions:
-                place = self._places.get((partition.topic_id, partition.topic_partition.partition))
-                if place is None:
+                place = Place(partition.topic_id, partition.topic_partition)
+                if place not in self._cluster.assigned:
                     continue  # of a topic that is going
                 log = partition.log
                 replica = self._replicas.get((broker_id, place))

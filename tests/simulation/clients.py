@@ -15,7 +15,8 @@ from tests.simulation.events import NodeLoop
 from tests.simulation.network import SimLink
 
 if TYPE_CHECKING:
-    from tests.simulation.cluster import Place, SimCluster
+    from tests.simulation.checks import Place
+    from tests.simulation.cluster import SimCluster
 
 CLIENT_ID = 200
 PRODUCE_VERSION = 13
@@ -116,7 +117,7 @@ class Clients:
 
     def _send(self, target: int, place: Place, batch: bytes, acks: int, answered: Any) -> None:
         topic_id, (topic, number) = place
-        call = ProduceCall(topic, topic_id.bytes, number, batch, acks, 1_000, None)
+        call = ProduceCall(topic, topic_id, number, batch, acks, 1_000, None)
         link = self._links.get(target)
         if link is None:
             link = self._links[target] = self._cluster.network.link(CLIENT_ID, target, self._loop)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import NamedTuple
 
 from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
@@ -14,7 +13,7 @@ from penstock.metadata.image import TopicImage
 from penstock.metadata.layout import PartitionState, TopicNode
 from penstock.metadata.store import Create, Refusal
 from tests.simulation.broker import SimBroker
-from tests.simulation.checks import LOOSE, Checks
+from tests.simulation.checks import LOOSE, Checks, Place
 from tests.simulation.clients import Clients
 from tests.simulation.events import Events
 from tests.simulation.network import Network
@@ -25,13 +24,6 @@ TOPIC = "t"
 PASSING = ("a", "b")
 """Topics that come, grow, go, and come again under their old names."""
 PARTITIONS_MAX = 3
-
-
-class Place(NamedTuple):
-    """One partition of one topic, which another of the same name is not."""
-
-    topic_id: uuid.UUID
-    key: TopicPartition
 
 
 class SimCluster:
@@ -81,7 +73,7 @@ class SimCluster:
             if data is not None and name not in self.going:
                 node = layout.decode_topic(path, data)
                 for number, replicas in node.replicas.items():
-                    assigned[Place(node.topic_id, TopicPartition(name, number))] = replicas
+                    assigned[Place(node.topic_id.bytes, TopicPartition(name, number))] = replicas
         self.assigned = assigned
 
     def state(self, key: TopicPartition) -> PartitionState | None:
