@@ -9,6 +9,8 @@ from penstock.metadata import layout
 from penstock.metadata.store import Committed, Create, Refused, SetData, StoreError, Transaction
 
 BLOCK = 1_000
+BELIEVED_MAX = 2**62
+"""No broker gives ids so high: what stands in a log with a higher one a client made up, and from it on hardly any would be left."""
 
 Given = Callable[[int | StoreError], object]
 
@@ -34,7 +36,7 @@ class ProducerIds:
 
     def pass_over(self, producer_id: int) -> None:
         """An id that is in use, in a directory that another broker wrote perhaps: it and those below are never given."""
-        if producer_id > self._block_end:
+        if self._block_end < producer_id <= BELIEVED_MAX:
             self._block_end = producer_id
             self._next = self._last = -1
 

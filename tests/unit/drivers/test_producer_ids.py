@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.unit.handlers.world import World
 
-from penstock.drivers.producer_ids import BLOCK, ProducerIds
+from penstock.drivers.producer_ids import BELIEVED_MAX, BLOCK, ProducerIds
 
 
 def taken(world: World, count: int) -> list[int]:
@@ -31,6 +31,15 @@ def test_an_id_in_use_and_those_below_are_never_given(tmp_path: Path) -> None:
     assert taken(world, 1) == [4_324], "an older one changes nothing"
     ids.pass_over(9_999)
     assert taken(world, 1) == [10_000]
+
+
+def test_an_id_that_a_client_made_up_leaves_some_for_others(tmp_path: Path) -> None:
+    # A14
+    world = World(tmp_path)
+    world.services.producer_ids.pass_over(2**63 - 1)
+    assert taken(world, 1) == [0]
+    world.services.producer_ids.pass_over(BELIEVED_MAX)
+    assert taken(world, 1) == [BELIEVED_MAX + 1]
 
 
 def test_an_id_that_turns_up_while_a_block_is_on_its_way_is_passed_over_too(tmp_path: Path) -> None:
