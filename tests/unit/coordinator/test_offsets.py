@@ -223,3 +223,15 @@ def test_offsets_of_a_deleted_topic_go_with_it(world: GroupWorld) -> None:
     world.commit(OUTSIDER, commit_of("t"), commit_of("u"))
     world.run(world.shard.forget_topics(["u"]))
     assert list(world.group.offsets) == [("t", 0)]
+
+
+def test_a_group_that_went_between_two_turns_takes_no_other_of_its_name_along(world: GroupWorld) -> None:
+    for group in ("a", "g"):
+        world.run(world.shard.commit(group, OUTSIDER, [commit_of("t")])[0])
+    steps = world.shard.expire_offsets()
+    world.run(next(steps))
+    world.run(world.shard.forget_topics(["t"]))
+    world.run(world.shard.commit("g", OUTSIDER, [commit_of("u")])[0])
+    for decision in steps:
+        world.run(decision)
+    assert list(world.shard.groups["g"].offsets) == [("u", 0)]

@@ -284,6 +284,8 @@ class Shard:
         """One decision for each group that lost something; the caller may pause between two."""
         now_ms = self._clock.wall_ms()
         for group in list(self.groups.values()):
+            if self.groups.get(group.group_id) is not group:
+                continue  # it went between two turns, and another may have its name
             decision = Decision()
             decide_expiry(group, self.pending_offsets, self._settings.retention_ms, now_ms, decision)
             yield decision
