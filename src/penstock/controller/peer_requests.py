@@ -59,11 +59,11 @@ class LiveLeader:
     port: int
 
 
-class LeaderAndIsrType(IntEnum):
+class RequestType(IntEnum):
     UNKNOWN = 0
     INCREMENTAL = 1
     FULL = 2
-    """Every partition that the broker should hold: others on its disk are strays."""
+    """All there is: partitions that the broker should hold, and others on its disk are strays; or topics, and others are gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class LeaderAndIsr:
     controller_id: int
     controller_epoch: int
     broker_epoch: int
-    type: LeaderAndIsrType = LeaderAndIsrType.INCREMENTAL
+    type: RequestType = RequestType.INCREMENTAL
     partitions: tuple[PartitionState, ...]
     live_leaders: tuple[LiveLeader, ...]
 
@@ -85,6 +85,7 @@ class UpdateMetadata:
     controller_id: int
     controller_epoch: int
     broker_epoch: int
+    type: RequestType = RequestType.INCREMENTAL
     partitions: tuple[PartitionState, ...]
     brokers: tuple[BrokerNode, ...]
 

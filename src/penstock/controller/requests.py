@@ -12,10 +12,10 @@ from penstock.controller.peer_requests import (
     EPOCH_DURING_DELETION,
     LEADER_DURING_DELETION,
     LeaderAndIsr,
-    LeaderAndIsrType,
     LiveLeader,
     PartitionState,
     PeerRequests,
+    RequestType,
     StoppedPartition,
     StopReplica,
     UpdateMetadata,
@@ -30,7 +30,7 @@ def tell_changes(
     if not states:
         return PeerRequests()
     return PeerRequests(
-        leader_and_isr=_roles(cluster, states, cluster.image.brokers, LeaderAndIsrType.INCREMENTAL),
+        leader_and_isr=_roles(cluster, states, cluster.image.brokers, RequestType.INCREMENTAL),
         update_metadata=_news(cluster, states, cluster.image.brokers),
     )
 
@@ -42,8 +42,8 @@ def tell_everything(
     states = [state for key in _all_keys(cluster) if (state := _state(cluster, key, is_new=key in new)) is not None]
     going = [_going(state) for name in sorted(cluster.image.deleting) for state in _states_of(cluster, name)]
     return PeerRequests(
-        leader_and_isr=_roles(cluster, [*states, *going], broker_ids, LeaderAndIsrType.FULL),
-        update_metadata=_news(cluster, states, broker_ids),
+        leader_and_isr=_roles(cluster, [*states, *going], broker_ids, RequestType.FULL),
+        update_metadata=_news(cluster, states, broker_ids, RequestType.FULL),
     )
 
 
@@ -135,10 +135,10 @@ def _going(state: PartitionState) -> PartitionState:
 
 
 def _roles(
-    cluster: Cluster, states: list[PartitionState], broker_ids: Collection[int], kind: LeaderAndIsrType
+    cluster: Cluster, states: list[PartitionState], broker_ids: Collection[int], kind: RequestType
 ) -> dict[int, LeaderAndIsr]:
     told: dict[int, list[PartitionState]] = {}
-    if kind is LeaderAndIsrType.FULL:  # a broker that should hold nothing is told so
+    if kind is RequestType.FULL:  # a broker that should hold nothing is told so
         told = {broker_id: [] for broker_id in broker_ids if broker_id in cluster.image.brokers}
     for state in states:
         for broker_id in state.replicas:
@@ -166,13 +166,19 @@ def _live_leaders(cluster: Cluster, leaders: set[int]) -> tuple[LiveLeader, ...]
     )
 
 
-def _news(cluster: Cluster, states: list[PartitionState], broker_ids: Collection[int]) -> dict[int, UpdateMetadata]:
+def _news(
+    cluster: Cluster,
+    states: list[PartitionState],
+    broker_ids: Collection[int],
+    kind: RequestType = RequestType.INCREMENTAL,
+) -> dict[int, UpdateMetadata]:
     brokers = tuple(cluster.image.brokers[one] for one in sorted(cluster.image.brokers))
     return {
         broker_id: UpdateMetadata(
             controller_id=cluster.controller_id,
             controller_epoch=cluster.controller_epoch,
             broker_epoch=cluster.image.brokers[broker_id].epoch,
+            type=kind,
             partitions=tuple(states),
             brokers=brokers,
         )

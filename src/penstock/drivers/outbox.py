@@ -12,7 +12,7 @@ from functools import partial
 from typing import Protocol
 
 from penstock.controller.errors import StaleBrokerEpochError, StaleControllerEpochError
-from penstock.controller.peer_requests import LeaderAndIsr, LeaderAndIsrType, PeerAnswer, PeerRequest, PeerRequests
+from penstock.controller.peer_requests import LeaderAndIsr, PeerAnswer, PeerRequest, PeerRequests, RequestType
 from penstock.drivers.loop import Loop
 
 logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class Outbox:
     def put(self, requests: PeerRequests) -> None:
         for kind in (requests.leader_and_isr, requests.update_metadata, requests.stop_replica):
             for broker_id, request in kind.items():
-                if isinstance(request, LeaderAndIsr) and request.type is LeaderAndIsrType.FULL:
+                if isinstance(request, LeaderAndIsr) and request.type is RequestType.FULL:
                     self._introduced.add(broker_id)
                 if broker_id in self._introduced:
                     self._queues.setdefault(broker_id, deque()).append(request)

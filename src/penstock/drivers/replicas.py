@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from penstock.base.clock import Clock
@@ -20,11 +20,11 @@ from penstock.controller.peer_requests import (
     EPOCH_DURING_DELETION,
     LEADER_DURING_DELETION,
     LeaderAndIsr,
-    LeaderAndIsrType,
     LiveLeader,
     PartitionState,
     PeerAnswer,
     PeerRequest,
+    RequestType,
     StopReplica,
     UpdateMetadata,
 )
@@ -214,7 +214,7 @@ class Replicas:
     # Roles.
     def _become(self, request: LeaderAndIsr) -> PeerAnswer:
         self._brokers_changed(request.live_leaders)
-        if request.type is LeaderAndIsrType.FULL:
+        if request.type is RequestType.FULL:
             self._holdings.set_strays_aside({state.topic_partition for state in request.partitions})
         errors: Errors = {}
         taken: dict[TopicPartition, tuple[Partition, PartitionState]] = {}
@@ -307,6 +307,7 @@ class Replicas:
         topics: dict[str, list[PartitionState]] = {}
         for state in request.partitions:
             topics.setdefault(state.topic, []).append(state)
+        self._forget_gone(request, {topic: states[0].topic_id for topic, states in topics.items()})
         for topic, states in topics.items():
             image.forget_partitions(topic, {one.partition for one in states if one.leader == LEADER_DURING_DELETION})
             kept = [state for state in states if state.leader != LEADER_DURING_DELETION]
@@ -332,6 +333,15 @@ class Replicas:
         for go_on in waiting:
             go_on()
         return PeerAnswer()
+
+    def _forget_gone(self, request: UpdateMetadata, named: Mapping[str, uuid.UUID]) -> None:
+        """Topics of whose end this broker heard nothing: a full account leaves them out, or one of the same name is another."""
+        known, is_full = self._image.topics, request.type is RequestType.FULL
+        gone = {name for name, topic in known.items() if (topic.topic_id != named[name] if name in named else is_full)}
+        for name in gone:
+            self._image.forget_topic(name)
+        if gone:
+            self._roles_changed(gone)
 
     def _now_told(self) -> set[str]:
         """Topics with new roles, without such as the image lacks: they are not gone, the news of them is on its way."""

@@ -20,11 +20,11 @@ from penstock.controller.peer_requests import (
     IsrMember,
     IsrRequest,
     LeaderAndIsr,
-    LeaderAndIsrType,
     LiveLeader,
     PartitionState,
     PeerAnswer,
     PeerRequest,
+    RequestType,
     StoppedPartition,
     StopReplica,
     UpdateMetadata,
@@ -143,7 +143,7 @@ def read_leader_and_isr(entity: Any) -> LeaderAndIsr:
         controller_id=entity.controller_id,
         controller_epoch=entity.controller_epoch,
         broker_epoch=entity.broker_epoch,
-        type=LeaderAndIsrType(entity.type),
+        type=RequestType(entity.type),
         partitions=tuple(
             _partition_state(
                 topic,
@@ -210,6 +210,7 @@ def _write_update_metadata(request: UpdateMetadata) -> Call:
         UPDATE_METADATA,
         controller_id=request.controller_id,
         is_kraft_controller=False,
+        type=int(request.type),
         controller_epoch=request.controller_epoch,
         broker_epoch=request.broker_epoch,
         topic_states=tuple(
@@ -251,6 +252,7 @@ def read_update_metadata(entity: Any) -> UpdateMetadata:
         controller_id=entity.controller_id,
         controller_epoch=entity.controller_epoch,
         broker_epoch=entity.broker_epoch,
+        type=RequestType(entity.type),
         partitions=tuple(
             _partition_state(
                 topic,

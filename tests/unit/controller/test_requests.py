@@ -2,20 +2,20 @@
 
 from tests.unit.controller.world import KEY, make_cluster, state
 
-from penstock.controller.peer_requests import LEADER_DURING_DELETION, LeaderAndIsrType
+from penstock.controller.peer_requests import LEADER_DURING_DELETION, RequestType
 from penstock.controller.requests import tell_changes, tell_everything
 
 
 def test_everything_names_all_that_a_broker_should_hold_and_says_so_to_one_that_should_hold_nothing() -> None:
     cluster = make_cluster(1, 2, 3, 4)
     told = tell_everything(cluster, [1, 4]).leader_and_isr
-    assert {one.type for one in told.values()} == {LeaderAndIsrType.FULL}
+    assert {one.type for one in told.values()} == {RequestType.FULL}
     assert {broker: [one.topic_partition for one in request.partitions] for broker, request in told.items()} == {
         1: [KEY],
         4: [],
     }
     changes = tell_changes(cluster, [KEY]).leader_and_isr
-    assert {one.type for one in changes.values()} == {LeaderAndIsrType.INCREMENTAL}
+    assert {one.type for one in changes.values()} == {RequestType.INCREMENTAL}
     assert sorted(changes) == [1, 2, 3]
 
 

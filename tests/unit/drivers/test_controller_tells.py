@@ -13,13 +13,13 @@ from penstock.base.ids import TopicPartition
 from penstock.controller.peer_requests import (
     LEADER_DURING_DELETION,
     LeaderAndIsr,
-    LeaderAndIsrType,
     PartitionState,
+    RequestType,
     UpdateMetadata,
 )
 from penstock.drivers.controller import TELL_MS_MAX
 from penstock.metadata import layout
-from penstock.metadata.store import Create, Delete, SetData
+from penstock.metadata.store import ConnectionLostError, Create, Delete, Read, ReadKind, SetData
 
 T0 = TopicPartition("t", 0)
 
@@ -48,7 +48,7 @@ def test_a_broker_that_is_back_is_told_everything_before_anything_else() -> None
     come_back(world)
     roles, news = world.first.channel.sent_to[2][:2]
     assert isinstance(roles, LeaderAndIsr)
-    assert roles.type is LeaderAndIsrType.FULL
+    assert roles.type is RequestType.FULL
     assert isinstance(news, UpdateMetadata)
     assert [one.topic_partition for one in news.partitions] == [T0]
 
@@ -94,3 +94,26 @@ def test_an_election_is_answered_when_every_broker_knows_of_it_or_it_takes_too_l
     else:
         process.loop.advance(TELL_MS_MAX)
     assert answers == [None]
+
+
+@pytest.mark.parametrize("how", ["another controller", "an answer of the store is lost"])
+def test_who_missed_a_deletion_hears_of_it_in_the_next_full_account(how: str) -> None:
+    """Broker 3 has nothing of the topic, and takes long for what it is told before: nobody waits for it."""
+    world = World()
+    world.write(Create(path=layout.broker_path(3), data=layout.encode_broker(broker(3), 0)))
+    process = world.first
+    process.channel.deaf[3] = []
+    come_back(world)
+    world.write(Create(path=layout.deletion_mark("t")))
+    process.loop.advance(100)
+    assert world.server.tree.read(Read(kind=ReadKind.CHILDREN, path=layout.TOPICS), 0) == ()
+    if how == "another controller":
+        world.replace_first()
+        process = world.second
+    else:
+        process.controller._failed("what it did", ConnectionLostError("gone"))
+        process.channel.hear(3)
+    process.loop.advance(2_000)
+    account = process.channel.sent_to[3][-1]
+    assert isinstance(account, UpdateMetadata)
+    assert (account.type, account.partitions) == (RequestType.FULL, ())

@@ -12,10 +12,10 @@ from penstock.base.errors import PenstockError
 from penstock.controller.errors import StaleControllerEpochError
 from penstock.controller.peer_requests import (
     LeaderAndIsr,
-    LeaderAndIsrType,
     PeerAnswer,
     PeerRequest,
     PeerRequests,
+    RequestType,
     StopReplica,
     UpdateMetadata,
 )
@@ -27,7 +27,7 @@ def news(epoch: int) -> UpdateMetadata:
 
 
 def everything(epoch: int) -> LeaderAndIsr:
-    kind = LeaderAndIsrType.FULL
+    kind = RequestType.FULL
     return LeaderAndIsr(
         controller_id=1, controller_epoch=1, broker_epoch=epoch, type=kind, partitions=(), live_leaders=()
     )

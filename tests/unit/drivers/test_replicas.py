@@ -24,10 +24,10 @@ from penstock.controller.peer_requests import (
     IsrChange,
     IsrChanged,
     LeaderAndIsr,
-    LeaderAndIsrType,
     PartitionState,
     PeerAnswer,
     PeerRequest,
+    RequestType,
     StoppedPartition,
     StopReplica,
     UpdateMetadata,
@@ -387,12 +387,12 @@ def test_a_full_request_sets_logs_aside_that_it_does_not_name_and_no_others(brok
     full = roles(state(1, 1), state(LEADER_DURING_DELETION, 0, partition=2))
     broker.take(full)
     assert {key.partition for key in directories.logs} == {0, 1, 2, 3}, "an incremental one says nothing of the others"
-    broker.take(replace(full, type=LeaderAndIsrType.FULL))
+    broker.take(replace(full, type=RequestType.FULL))
     assert {key.partition for key in directories.logs} == {0, 2}, "what is going is not astray"
     assert broker.world.partitions.find("t", 2) is None
     names = [path.name for path in Path(directories.directories[0].path).iterdir()]
     assert sorted(name.partition(".")[0] for name in names if name.endswith("-stray")) == ["t-1", "t-3"]
-    broker.take(replace(full, type=LeaderAndIsrType.FULL, partitions=()))
+    broker.take(replace(full, type=RequestType.FULL, partitions=()))
     assert broker.partition.is_leader, "one that has a role is known to somebody"
 
 
@@ -514,3 +514,25 @@ def test_an_answer_that_was_lost_comes_with_the_news(broker: Broker) -> None:
 def _changed(**changed: Any) -> IsrChanged:
     values: dict[str, Any] = {"topic_id": TOPIC_ID, "partition": 0, "leader": 1, "leader_epoch": 0}
     return IsrChanged(**{**values, **changed})
+
+
+def test_a_full_account_tells_of_topics_that_are_gone_by_leaving_them_out(broker: Broker) -> None:
+    """Their deletion was told while nobody could tell this broker."""
+    broker.take(news(state(2, 0), state(2, 0, topic="u", topic_id=uuid.UUID(int=8))))
+    broker.take(news())
+    assert broker.world.image.topics.keys() == {"t", "u"}, "news are no account"
+    broker.roles.clear()
+    broker.take(replace(news(state(2, 0)), type=RequestType.FULL))
+    assert broker.world.image.topics.keys() == {"t"}
+    assert broker.roles[0] == {"u"}
+    assert not broker.world.image.names_by_id.keys() & {uuid.UUID(int=8).bytes}
+
+
+def test_a_topic_that_was_made_again_is_another(broker: Broker) -> None:
+    """Whoever keeps something for the old one, as groups keep offsets, hears that it is gone."""
+    broker.take(news(state(2, 0), state(2, 0, partition=1)))
+    seen: list[set[str]] = []
+    broker.replicas._roles_changed = lambda _topics: seen.append(set(broker.world.image.topics))
+    broker.take(news(state(2, 0, topic_id=uuid.UUID(int=8))))
+    assert seen == [set(), {"t"}]
+    assert list(broker.world.image.topics["t"].partitions) == [0]

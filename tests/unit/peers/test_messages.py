@@ -14,10 +14,10 @@ from penstock.controller.peer_requests import (
     IsrMember,
     IsrRequest,
     LeaderAndIsr,
-    LeaderAndIsrType,
     LiveLeader,
     PartitionState,
     PeerRequest,
+    RequestType,
     StoppedPartition,
     StopReplica,
     UpdateMetadata,
@@ -44,7 +44,7 @@ REQUESTS: list[tuple[PeerRequest, Any]] = [
     (
         LeaderAndIsr(
             **HEAD,
-            type=LeaderAndIsrType.FULL,
+            type=RequestType.FULL,
             partitions=(STATE,),
             live_leaders=(LiveLeader(broker_id=4, host="h", port=9),),
         ),
