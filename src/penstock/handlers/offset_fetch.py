@@ -18,6 +18,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from penstock.base.errors import PenstockError
+from penstock.coordinator.errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError
 from penstock.coordinator.groups.shard import Shard
 from penstock.handlers.api import Context, Pending
 from penstock.handlers.authoriser import Action
@@ -92,6 +93,8 @@ def _find(shape: Shape, asked: Any, require_stable: bool, context: Context, done
         topics = tuple(_topic(shape, offsets, topic, context) for topic in asked.topics)
 
     def committed(error: PenstockError | None) -> None:
+        if isinstance(error, CoordinatorNotAvailableError):  # clients of Kafka before 3.9 give up at this one
+            error = CoordinatorLoadInProgressError(str(error))
         done(*((topics, ErrorCode.none) if error is None else _refused(shape, asked, error, context)))
 
     groups.when_committed(led, committed)

@@ -125,6 +125,7 @@ class Partition:
             self.led_since, self.led_from_offset = leader_epoch, self.log.end_offset
         if not self.is_leader or leader != self.local_id:
             self.flush_offset = -1  # the log may be cut below it, and nobody waits for it any more
+            self.verifications.clear()
         self.leader, self.leader_epoch, self.replicas = leader, leader_epoch, replicas
         self.is_leader = leader == self.local_id
         if newly_led:

@@ -74,6 +74,10 @@ class Verifications:
                 f"producer {batch.producer_id} begins epoch {batch.producer_epoch} with {batch.base_sequence}, not 0"
             )
 
+    def clear(self) -> None:
+        """Another broker leads, and may end what stands open: no answer that is on its way counts any more."""
+        self._standing.clear()
+
     def end(self, producer_id: int) -> None:
         """Something of the producer was written: data, from which on its transaction is open, or a marker."""
         self._standing.pop(producer_id, None)

@@ -1,0 +1,155 @@
+"""A transaction's writes while the coordinator's word is on its way: it stands on another broker, and its answers come late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.transaction_requests import Stamp, TransactionRequests
+from tests.unit.drivers.replicated import GROUPS, Replicated
+from tests.unit.handlers.test_groups import send_fetch
+from tests.unit.handlers.test_transaction_apis import T0, Served, opened
+
+from penstock.base.ids import TopicPartition
+from penstock.coordinator.groups.messages import Asker, Commit
+from penstock.handlers import verification
+from penstock.handlers.services import Services
+from penstock.records.batch import assigned, scan
+from penstock.records.build import build_end_marker
+
+
+class Coordinator:
+    """Decides when it is asked; `arrive` lets its answers through."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._answers: list[Callable[[], object]] = []
+        ask = verification.ask
+
+        def ask_far_away(
+            services: Services,
+            transactional_id: str,
+            producer: Any,
+            partitions: Iterable[TopicPartition],
+            then: Callable[[Any], object],
+            *,
+            add: bool,
+        ) -> None:
+            def later(outcomes: Any) -> None:
+                self._answers.append(lambda: then(outcomes))
+
+            ask(services, transactional_id, producer, tuple(partitions), later, add=add)
+
+        monkeypatch.setattr(verification, "ask", ask_far_away)
+
+    def arrive(self) -> None:
+        answers, self._answers = self._answers, []
+        for answer in answers:
+            answer()
+
+
+class _Sent(Exception):
+    pass
+
+
+def send(world: Served, request: Callable[[TransactionRequests], object]) -> Any:
+    """What comes of a request, not waited for."""
+    waiting: list[Any] = []
+
+    def call(key: int, version: int, entity: Any) -> Any:
+        waiting.append(world.send_entity(key, version, entity))
+        world.loop.turn()
+        raise _Sent
+
+    with pytest.raises(_Sent):
+        request(TransactionRequests(call))
+    return waiting[0]
+
+
+def send_write(world: Served, stamp: Stamp, sequence: int, version: int) -> Any:
+    return send(world, lambda asked: asked.produce("x", stamp, *T0, [b"v"], sequence=sequence, version=version))
+
+
+def send_offset(world: Served, stamp: Stamp) -> Any:
+    return send(world, lambda asked: asked.commit_offset("x", stamp, "g", T0, 5, version=3))
+
+
+def produced(*answers: Any) -> list[str]:
+    return [one.read().responses[0].partition_responses[0].error_code.name for one in answers]
+
+
+@pytest.mark.parametrize("version", [9, 11])
+@pytest.mark.parametrize("sequence", [0, 1], ids=["sent again", "the next one"])
+def test_writes_that_were_asked_about_together_are_written_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, sequence: int
+) -> None:
+    """The first one opens the transaction, and with that its question is over: the other needs no word any more."""
+    world = Served(tmp_path)
+    stamp = opened(world, T0)
+    coordinator = Coordinator(monkeypatch)
+    first, second = (send_write(world, stamp, number, version) for number in (0, sequence))
+    coordinator.arrive()
+    assert produced(first, second) == ["none", "none"]
+    assert world.log(T0).end_offset == 1 + sequence
+
+
+def test_a_write_that_adds_its_partition_need_not_wait_for_what_the_one_before_it_adds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = Served(tmp_path, flush_after=1)  # the coordinator's record takes its time
+    stamp = world.requests.init("x")
+    coordinator = Coordinator(monkeypatch)
+    first, second = (send_write(world, stamp, number, 12) for number in (0, 1))
+    world.loop.turn()
+    coordinator.arrive()
+    world.loop.turn()
+    assert produced(first, second) == ["none", "none"]
+
+
+def test_offsets_that_are_committed_again_while_they_are_asked_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = Served(tmp_path)
+    stamp = opened(world, T0)
+    assert world.requests.add_offsets("x", stamp, "g") == "none"
+    coordinator = Coordinator(monkeypatch)
+    answers = [send_offset(world, stamp) for _ in range(2)]
+    coordinator.arrive()
+    assert [one.read().topics[0].partitions[0].error_code.name for one in answers] == ["none", "none"]
+
+
+def test_a_question_ends_where_another_broker_leads_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That one may have ended the transaction: a late yes would open it again, and nobody would end it."""
+    # KAFKA-14561
+    world = Replicated(tmp_path)
+    stamp = opened(world, T0)
+    world.lead(T0)
+    coordinator = Coordinator(monkeypatch)
+    late = send_write(world, stamp, 0, 9)
+    world.lead(T0, leader=2)
+    marker = bytearray(build_end_marker(False, stamp.producer_id, stamp.epoch, 0, 1))
+    (batch,) = scan(marker).batches
+    assigned(marker, 0, 0, world.at(T0).leader_epoch, False, batch.max_timestamp)
+    world.at(T0).log.append_as_follower(marker)
+    world.lead(T0)
+    again = send_write(world, stamp, 0, 9)
+    coordinator.arrive()
+    assert produced(late) == ["invalid_txn_state"], "nor does the yes count for the question that stands now"
+    assert not again.is_there
+    assert world.at(T0).log.producers.first_unstable_offset is not None
+
+
+def test_who_asks_for_offsets_while_a_follower_dies_is_told_to_ask_again(tmp_path: Path) -> None:
+    """Until the ISR shrinks nothing is committed; consumers of Kafka before 3.9 give up where there is no coordinator."""
+    world = Replicated(tmp_path)
+    world.lead(GROUPS)
+    world.fetch_all(GROUPS)
+    led = world.groups.find("g")
+    decision, _ = led.shard.commit("g", Asker("", None, -1), [Commit("t", 0, 5, -1, "")])
+    world.groups.run(led, decision)
+    waiting = send_fetch(world, 7)
+    world.loop.advance(6_000)
+    assert waiting.read().error_code.name == "coordinator_load_in_progress"
