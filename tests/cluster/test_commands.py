@@ -154,8 +154,25 @@ def test_a_broker_that_somebody_starts_again_by_hand_is_seen(
             found = status(up, capsys)["brokers"][2]
             assert (found["pid"], f"{found['host']}:{found['port']}") == (child.pid, at)
             up.read_until("broker 3 is back")
-            assert child.stop() == 0
-            up.read_until("broker 3 ended")
+            if at == f"127.0.0.1:{broker['port']}":
+                assert child.stop() == 0
+                up.read_until("broker 3 ended")
+            else:
+                assert up.end() == 0
+                wait_until(lambda: not child.is_alive(), seconds=WAIT_SECONDS, what="it ends with the others")
+                assert child.stop() == 0
+    assert processes_of(up.data) == []
+
+
+def test_a_broker_that_hangs_is_not_called_alive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    up = Up(tmp_path / "cluster").wait()
+    pid = status(up, capsys)["brokers"][0]["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: alive(status(up, capsys)) == [2, 3], seconds=WAIT_SECONDS, what="broker 1 is out")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: alive(status(up, capsys)) == [1, 2, 3], seconds=WAIT_SECONDS, what="broker 1 is back")
     assert up.end() == 0
 
 
@@ -188,7 +205,7 @@ def test_ctrl_c_while_it_starts_ends_all_that_was_started(
     wait_until((up.data / moment).exists, seconds=WAIT_SECONDS, what=f"{moment} is there")
     assert main(["cluster", "up", "--data", str(up.data), "--listen", "127.0.0.1:0"]) == 1
     assert "or starts there" in capsys.readouterr().err
-    assert up.end(signal.SIGINT) == 0
+    assert up.end(signal.SIGINT) == 1
     assert not (up.data / "cluster.json").exists(), "it was not up yet"
     assert processes_of(up.data) == []
 
@@ -227,6 +244,8 @@ def processes_of(data: Path) -> list[str]:
         (["cluster", "up", "--listen", ":9092"], "write HOST:PORT"),
         (["cluster", "up", "--listen", "127.0.0.1:65534"], "consecutive ports"),
         (["cluster", "up", "--set", "num.partitions=x"], "penstock: num.partitions='x' is not a valid integer"),
+        (["cluster", "up", "--set", "listeners=PLAINTEXT://127.0.0.1:1"], "--set listeners: each broker gets its own"),
+        (["cluster", "up", "--set", "broker.id=7"], "--set broker.id: each broker gets its own"),
         (["cluster", "up", "--set", "nonsense=1", "--data", "/dev/null"], "--set: nonsense is not known"),
         (["zookeeper", "--listen", "here"], "write HOST:PORT"),
         (["zookeeper", "--id", "3", "--server", "1=h:1:2"], "--id names none"),
@@ -251,4 +270,8 @@ def test_a_zookeeper_in_the_foreground(tmp_path: Path) -> None:
         store = AskedZooKeeper(f"127.0.0.1:{port}")
         assert store.store.session_id != 0
         store.close()
+        second = ["zookeeper", "--data", str(tmp_path / "data"), "--listen", f"127.0.0.1:{free_port()}"]
+        ended = subprocess.run([*PENSTOCK, *second], check=False, capture_output=True, text=True, timeout=WAIT_SECONDS)
+        assert (ended.returncode, ended.stdout) == (1, "")
+        assert ended.stderr == f"penstock: {tmp_path / 'data'} is in use by another ZooKeeper; stop it first\n"
         child.stop()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import fcntl
 import importlib.util
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -13,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from penstock.base.errors import PenstockError
+from penstock.base.errors import DirectoryLockedError, PenstockError
+from penstock.storage import names
 
 TICK_MS = 500
 SESSION_TIMEOUT_MS_MAX = 60_000
@@ -21,14 +26,7 @@ _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _JARS = ("zookeeper-*", "slf4j-api-*", "netty-*", "snappy-java-*", "metrics-core-*", "commons-io-*", "commons-cli-*")
 _FLAGS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 START_SECONDS_MAX = 60
-_UNTIL_PARENT_ENDS = """
-import ctypes, os, signal, sys
-try:
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # Linux: two servers over one directory would ruin it
-except (AttributeError, OSError):
-    pass
-os.execv(sys.argv[1], sys.argv[1:])
-"""
+_CHILD = "import sys; from penstock.app.zookeeper_server import child_main; child_main(*sys.argv[1:])"
 
 
 class ZooKeeperServerError(PenstockError):
@@ -88,6 +86,29 @@ def write_server_config(
     return path
 
 
+def keep_others_out(data: Path) -> None:
+    """Two servers over one directory would ruin it. The lock is held as long as this process lives, also when it becomes a server."""
+    data.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(data / names.LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise DirectoryLockedError(f"{data} is in use by another ZooKeeper; stop it first") from None
+    os.set_inheritable(descriptor, True)
+
+
+def child_main(data: str, ends_with_parent: str, *command: str) -> None:
+    if ends_with_parent:
+        with contextlib.suppress(AttributeError, OSError):  # Linux has it
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    try:
+        keep_others_out(Path(data))
+    except DirectoryLockedError as error:
+        sys.exit(str(error))
+    os.execv(command[0], command)
+
+
 class ZooKeeperServer:
     """One server without an ensemble, as a child process with its output in a file."""
 
@@ -124,8 +145,7 @@ class ZooKeeperServer:
     def start(self) -> Self:
         command = server_command(write_server_config(self.data, self.host, self.port))
         command[1:1] = self._flags
-        if self._ends_with_thread:
-            command[:0] = [sys.executable, "-c", _UNTIL_PARENT_ENDS]
+        command[:0] = [sys.executable, "-c", _CHILD, str(self.data), "yes" if self._ends_with_thread else ""]
         with self.output.open("ab") as sink:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True

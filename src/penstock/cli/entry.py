@@ -6,6 +6,14 @@ import sys
 
 
 def main() -> int:
+    try:
+        return _main()
+    except KeyboardInterrupt:  # while a command is imported
+        print("penstock: interrupted", file=sys.stderr)
+        return 1
+
+
+def _main() -> int:
     # kio's schemas register themselves with hypothesis where that is installed: a third of a broker's start and memory,
     # and a directory of its own wherever a command is run.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,17 @@ OK, FAILED = 0, 1
 _START_SECONDS_MAX = 120
 _STOP_SECONDS_MAX = 60
 _LOOK_SECONDS = 1.0
+_PAUSE_SECONDS = 0.05
+_EACH_ITS_OWN = (
+    "advertised.listeners",
+    "broker.id",
+    "listeners",
+    "log.dir",
+    "log.dirs",
+    "node.id",
+    "zookeeper.connect",
+)
+"""Keys that cannot hold for every broker, and that this command gives each."""
 _COMPLAINT = "penstock: "
 _NUMBERS_MAX = {"id": 2**31 - 1, "pid": 2**31 - 1, "port": PORT_MAX}
 
@@ -115,6 +127,9 @@ class _Signals:
 
 def run_up(data: Path, brokers: int, listen: str, settings: Mapping[str, str]) -> int:
     host, first_port = _parse_listen(listen, brokers)
+    for key in _EACH_ITS_OWN:
+        if key in settings:
+            raise LocalClusterError(f"--set {key}: each broker gets its own from this command")
     for complaint in BrokerConfig(settings).complaints:
         print(f"penstock: --set: {complaint}", file=sys.stderr, flush=True)
     data = data.absolute()
@@ -123,13 +138,12 @@ def run_up(data: Path, brokers: int, listen: str, settings: Mapping[str, str]) -
         with writing(SystemFiles(), [str(data)]):
             if _is_running(data):
                 raise LocalClusterError(f"a cluster runs in {data} already")
-            _run(data, brokers, host, first_port, settings)
+            return _run(data, brokers, host, first_port, settings)
     except DirectoryLockedError:
         raise LocalClusterError(f"a cluster runs in {data} already, or starts there") from None
-    return OK
 
 
-def _run(data: Path, brokers: int, host: str, first_port: int, settings: Mapping[str, str]) -> None:
+def _run(data: Path, brokers: int, host: str, first_port: int, settings: Mapping[str, str]) -> int:
     zookeeper = ZooKeeperServer(data / "zookeeper", port=_zookeeper_port(data), ends_with_thread=True)
     children = [
         _Child(number, _directory(data, number), host, first_port + number - 1 if first_port else 0)
@@ -147,12 +161,15 @@ def _run(data: Path, brokers: int, host: str, first_port: int, settings: Mapping
         signals.started()
         print(f"ready {','.join(f'{child.host}:{child.port}' for child in children)}", flush=True)
         _watch(zookeeper, children, signals.stop)
+        return OK
     except _Stopped:
-        print("stopped before it was up", file=sys.stderr, flush=True)
+        print("penstock: stopped before it was up", file=sys.stderr, flush=True)
+        return FAILED
     finally:
         signals.started()
         _stop_all(children)
         zookeeper.stop()
+        _stop_successor(zookeeper.data)
 
 
 def _directory(data: Path, broker_id: int) -> Path:
@@ -206,6 +223,29 @@ def _stop_all(children: list[_Child]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        _stop_successor(child.data)
+
+
+def _stop_successor(home: Path) -> None:
+    """What somebody started by hand in the place of one that ended."""
+    pid = holder(str(home))
+    if pid is None or not _serves(pid):
+        return
+    deadline = time.monotonic() + _STOP_SECONDS_MAX
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGTERM)
+        while holder(str(home)) == pid:
+            if time.monotonic() > deadline:
+                os.kill(pid, signal.SIGKILL)
+            time.sleep(_PAUSE_SECONDS)
+
+
+def _serves(pid: int) -> bool:
+    """Whether a process is a server, and no tool at work on a directory."""
+    with contextlib.suppress(OSError):
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return b"serve" in command or any(b"QuorumPeerMain" in word for word in command)
+    return False
 
 
 def _parse_listen(listen: str, brokers: int) -> tuple[str, int]:
@@ -318,8 +358,12 @@ def run_status(data: Path, *, as_json: bool) -> int:
     brokers = _look(data, known["brokers"])
     told = _ask([broker for broker in brokers if broker["alive"]])
     for broker in brokers:
-        address = None if told is None else told.brokers.get(broker["id"])
-        if address is not None and not broker["alive"]:  # it came back elsewhere, perhaps
+        if told is None:
+            continue
+        address = told.brokers.get(broker["id"])
+        if address is None:
+            broker["alive"] = False  # what hangs still takes connections; the others do without it
+        elif not broker["alive"]:  # it came back elsewhere, perhaps
             elsewhere = {**broker, "host": address.host, "port": address.port}
             if _is_alive(elsewhere):
                 broker.update(elsewhere, alive=True)

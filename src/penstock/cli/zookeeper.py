@@ -24,7 +24,7 @@ def zookeeper(
     ] = None,
 ) -> None:
     """Run a ZooKeeper server from the jars that come with pyspark, until it is stopped."""
-    from penstock.app.zookeeper_server import server_command, write_server_config
+    from penstock.app.zookeeper_server import keep_others_out, server_command, write_server_config
 
     host, _, port = listen.rpartition(":")
     if not host or not is_port(port):
@@ -38,8 +38,9 @@ def zookeeper(
     if members and member_id not in members:
         raise typer.BadParameter("--id names none of the --server members")
     _check_free(host, int(port))
-    config = write_server_config(data.absolute(), host, int(port), member_id=member_id, members=members)
-    command = server_command(config)
+    data = data.absolute()
+    keep_others_out(data)
+    command = server_command(write_server_config(data, host, int(port), member_id=member_id, members=members))
     os.execv(command[0], command)
 
 

@@ -93,6 +93,8 @@ def verify_appends(
     for number, append in enumerate(wanted):
         if append.partition is None or not is_transactional(append.records):
             continue
+        if not append.partition.is_leader:
+            continue  # it refuses the write anyway, and must not remember it
         header = read_header(append.records)
         producers.add(ProducerStamp(header.producer_id, header.producer_epoch))
         if not append.partition.is_in_transaction(header.producer_id, header.producer_epoch):

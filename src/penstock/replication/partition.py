@@ -156,6 +156,7 @@ class Partition:
     def stop(self) -> None:
         """This broker holds the partition no more: whoever waits for it is told so."""
         self.is_leader, self.leader, self.followers = False, -1, None
+        self.verifications.clear()
 
     def confirm_isr(
         self, leader_epoch: int, isr: tuple[int, ...], partition_epoch: int, *, has_eligible: bool = False

@@ -75,6 +75,7 @@ class Server:
         self._backlog = backlog
         self._run_in_thread = run_in_thread
         self._servers: list[asyncio.AbstractServer] = []
+        self._bound: list[tuple[Address, socket.socket]] = []
         self.connections: set[Connection] = set()
         self._turn = turn or Turn()
         self._room = memoryview(bytearray(ROOM_BYTES))
@@ -90,11 +91,17 @@ class Server:
                 lambda: self._connection(address.name), sock=bound, backlog=self._backlog, start_serving=False
             )
             self._servers.append(server)
+            self._bound.append((address, bound))
             port = bound.getsockname()[1]
         return Address(name=address.name, host=address.host, port=port)
 
     async def start(self) -> None:
-        for server in self._servers:
+        """ConfigError where somebody else listens by now: two that start at a time may both have bound a port."""
+        for server, (address, bound) in zip(self._servers, self._bound, strict=True):
+            try:
+                bound.listen(self._backlog)  # before uvloop does, which says nothing where it cannot
+            except OSError as error:
+                raise ConfigError(f"{address} cannot be listened on: {error.strerror}") from None
             await server.start_serving()
 
     def _connection(self, listener: str) -> Connection:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from penstock.app.broker import Broker
 from penstock.app.config import BrokerConfig
@@ -125,6 +127,24 @@ def test_what_cannot_be_listened_on_is_one_sentence() -> None:
             await _server().bind(Address(name="PLAINTEXT", host="no such host", port=0))
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_of_two_that_start_on_one_port_at_a_time_one_says_that_it_cannot(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def run() -> None:
+        first, second = _server(), _server()
+        port = (await first.bind(Address(name="PLAINTEXT", host="127.0.0.1", port=0))).port
+        await second.bind(Address(name="PLAINTEXT", host="127.0.0.1", port=port))
+        await first.start()
+        with pytest.raises(ConfigError, match=f"PLAINTEXT://127.0.0.1:{port} cannot be listened on"):
+            await second.start()
+        first.stop()
+        second.stop()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(run())
 
 
 STOCK_KRAFT = {

@@ -10,7 +10,7 @@ import pytest
 from tests.support.transaction_requests import Stamp, TransactionRequests
 from tests.unit.drivers.replicated import GROUPS, Replicated
 from tests.unit.handlers.test_groups import send_fetch
-from tests.unit.handlers.test_transaction_apis import T0, Served, opened
+from tests.unit.handlers.test_transaction_apis import T0, Served, opened, produce
 
 from penstock.base.ids import TopicPartition
 from penstock.coordinator.groups.messages import Asker, Commit
@@ -140,6 +140,20 @@ def test_a_question_ends_where_another_broker_leads_for_a_while(
     assert produced(late) == ["invalid_txn_state"], "nor does the yes count for the question that stands now"
     assert not again.is_there
     assert world.at(T0).log.producers.first_unstable_offset is not None
+
+
+def test_a_write_that_was_refused_by_a_follower_is_not_expected_when_it_leads(tmp_path: Path) -> None:
+    """It was written elsewhere; the next one would be out of order."""
+    world = Replicated(tmp_path)
+    stamp = opened(world, T0)
+    world.lead(T0, leader=2)
+    assert produce(world, stamp, T0, sequence=0, version=9) == "not_leader_or_follower"
+    assert len(world.at(T0).verifications) == 0
+    world.lead(T0)
+    world.fetch_all(T0)
+    waiting = send_write(world, stamp, 1, 9)
+    world.fetch_all(T0)
+    assert produced(waiting) == ["none"]
 
 
 def test_who_asks_for_offsets_while_a_follower_dies_is_told_to_ask_again(tmp_path: Path) -> None:
