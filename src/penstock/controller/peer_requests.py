@@ -1,7 +1,8 @@
 """What a controller tells brokers, and what a leader asks of it: plain values, no wire.
 
 `peers` writes them as Kafka's LeaderAndIsr, UpdateMetadata, StopReplica and AlterPartition; handlers read those into the same
-values. Every request to a broker bears the controller's epoch and the broker's: whoever knows a newer one refuses it.
+values. Every request to a broker bears the controller's epoch and the broker's: whoever knows a newer one refuses it. Of one controller
+epoch the requests are numbered (`serial`): one that lay in a connection that was given up is refused when it comes after later ones.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ class LeaderAndIsr:
     controller_id: int
     controller_epoch: int
     broker_epoch: int
+    serial: int = 0
     type: RequestType = RequestType.INCREMENTAL
     partitions: tuple[PartitionState, ...]
     live_leaders: tuple[LiveLeader, ...]
@@ -85,6 +87,7 @@ class UpdateMetadata:
     controller_id: int
     controller_epoch: int
     broker_epoch: int
+    serial: int = 0
     type: RequestType = RequestType.INCREMENTAL
     partitions: tuple[PartitionState, ...]
     brokers: tuple[BrokerNode, ...]
@@ -104,6 +107,7 @@ class StopReplica:
     controller_id: int
     controller_epoch: int
     broker_epoch: int
+    serial: int = 0
     partitions: tuple[StoppedPartition, ...]
 
 

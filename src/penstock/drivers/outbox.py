@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -56,6 +57,7 @@ class Outbox:
         self._lives: Counter[int] = Counter()
         """How often each broker was forgotten: what was under way to it then is not heard of any more."""
         self._waits: list[_Wait] = []
+        self._serial = 0
         self._introduced: set[int] = set()
         """Brokers that were told everything, or will be before anything else."""
 
@@ -65,7 +67,9 @@ class Outbox:
                 if isinstance(request, LeaderAndIsr) and request.type is RequestType.FULL:
                     self._introduced.add(broker_id)
                 if broker_id in self._introduced:
-                    self._queues.setdefault(broker_id, deque()).append(request)
+                    self._serial += 1
+                    numbered = replace(request, serial=self._serial)
+                    self._queues.setdefault(broker_id, deque()).append(numbered)
         for broker_id in list(self._queues):
             self._next(broker_id)
 

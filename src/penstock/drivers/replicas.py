@@ -72,6 +72,8 @@ class Replicas:
         self.broker_epoch = -1
         self.controller_id = -1
         self.controller_epoch = 0
+        self._serial = 0
+        """Of the newest request that was carried out in this controller epoch."""
         self._queue: deque[tuple[PeerRequest, Done]] = deque()
         self._is_busy = False
         self.is_told = False
@@ -194,6 +196,10 @@ class Replicas:
                 f"controller {request.controller_id} has epoch {request.controller_epoch}, "
                 f"known is {self.controller_epoch}"
             )
+        if request.controller_epoch == self.controller_epoch and request.serial < self._serial:
+            return StaleControllerEpochError(
+                f"request {request.serial} of controller {request.controller_id} comes after {self._serial}"
+            )
         if self.broker_epoch < 0:
             # A request for the life before this one may be on its way still, to make a leader of a log that lost its end.
             return BrokerNotAvailableError("this broker is not registered for now")
@@ -205,6 +211,7 @@ class Replicas:
 
     def _carry_out(self, request: PeerRequest) -> PeerAnswer:
         self.controller_id, self.controller_epoch = request.controller_id, request.controller_epoch
+        self._serial = request.serial
         if isinstance(request, LeaderAndIsr):
             return self._become(request)
         if isinstance(request, StopReplica):

@@ -79,6 +79,7 @@ def _write_leader_and_isr(request: LeaderAndIsr) -> Call:
     return _call(
         LEADER_AND_ISR,
         controller_id=request.controller_id,
+        serial=request.serial,
         is_kraft_controller=False,
         controller_epoch=request.controller_epoch,
         broker_epoch=request.broker_epoch,
@@ -141,6 +142,7 @@ def _partition_state(topic: Any, state: Any, partition_epoch: int, **further: An
 def read_leader_and_isr(entity: Any) -> LeaderAndIsr:
     return LeaderAndIsr(
         controller_id=entity.controller_id,
+        serial=entity.serial,
         controller_epoch=entity.controller_epoch,
         broker_epoch=entity.broker_epoch,
         type=RequestType(entity.type),
@@ -167,6 +169,7 @@ def _write_stop_replica(request: StopReplica) -> Call:
     return _call(
         STOP_REPLICA,
         controller_id=request.controller_id,
+        serial=request.serial,
         is_kraft_controller=False,
         controller_epoch=request.controller_epoch,
         broker_epoch=request.broker_epoch,
@@ -188,6 +191,7 @@ def _write_stop_replica(request: StopReplica) -> Call:
 def read_stop_replica(entity: Any) -> StopReplica:
     return StopReplica(
         controller_id=entity.controller_id,
+        serial=entity.serial,
         controller_epoch=entity.controller_epoch,
         broker_epoch=entity.broker_epoch,
         partitions=tuple(
@@ -209,6 +213,7 @@ def _write_update_metadata(request: UpdateMetadata) -> Call:
     return _call(
         UPDATE_METADATA,
         controller_id=request.controller_id,
+        serial=request.serial,
         is_kraft_controller=False,
         type=int(request.type),
         controller_epoch=request.controller_epoch,
@@ -250,6 +255,7 @@ def _write_update_metadata(request: UpdateMetadata) -> Call:
 def read_update_metadata(entity: Any) -> UpdateMetadata:
     return UpdateMetadata(
         controller_id=entity.controller_id,
+        serial=entity.serial,
         controller_epoch=entity.controller_epoch,
         broker_epoch=entity.broker_epoch,
         type=RequestType(entity.type),

@@ -59,6 +59,7 @@ _STRING = {"kafka_type": "string"}
 _UUID = {"kafka_type": "uuid"}
 _ERROR = {"kafka_type": "error_code"}
 _HAS_ELIGIBLE = {"kafka_type": "bool", "tag": 10_000}
+_SERIAL = {"kafka_type": "int64", "tag": 10_001}
 
 
 # LeaderAndIsr.
@@ -105,6 +106,7 @@ class LeaderAndIsrRequest:
     type: i8 = field(metadata=_INT8)
     topic_states: tuple[LeaderAndIsrTopicState, ...]
     live_leaders: tuple[LeaderAndIsrLiveLeader, ...]
+    serial: i64 = field(metadata=_SERIAL, default=i64(0))
 
 
 @_response(4)
@@ -152,6 +154,7 @@ class StopReplicaRequest:
     controller_epoch: i32 = field(metadata=_INT32)
     broker_epoch: i64 = field(metadata=_INT64)
     topic_states: tuple[StopReplicaTopicState, ...]
+    serial: i64 = field(metadata=_SERIAL, default=i64(0))
 
 
 @_response(5)
@@ -219,6 +222,7 @@ class UpdateMetadataRequest:
     broker_epoch: i64 = field(metadata=_INT64)
     topic_states: tuple[UpdateMetadataTopicState, ...]
     live_brokers: tuple[UpdateMetadataBroker, ...]
+    serial: i64 = field(metadata=_SERIAL, default=i64(0))
 
 
 @_response(6, EntityType.response)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from tests.unit.handlers.world import ManualLoop
@@ -42,10 +43,12 @@ class Channel:
 
     def __init__(self) -> None:
         self.sent: list[tuple[int, PeerRequest, Callable[[PeerAnswer], object]]] = []
+        self.serials: list[int] = []
         self.forgotten: list[int] = []
 
     def send(self, broker_id: int, request: PeerRequest, done: Callable[[PeerAnswer], object]) -> None:
-        self.sent.append((broker_id, request, done))
+        self.serials.append(request.serial)
+        self.sent.append((broker_id, replace(request, serial=0), done))
 
     def forget(self, broker_id: int) -> None:
         self.forgotten.append(broker_id)
@@ -66,7 +69,7 @@ class World:
             self.loop,
             self.channel,
             lambda _broker, request: request.broker_epoch not in self.unwanted,
-            lambda _broker, request, _answer: self.heard.append(request),
+            lambda _broker, request, _answer: self.heard.append(replace(request, serial=0)),
         )
         self.outbox.put(PeerRequests(leader_and_isr={broker_id: everything(0) for broker_id in (1, 2, 3)}))
         for _ in range(3):
@@ -176,3 +179,14 @@ def test_nobody_waits_for_brokers_that_are_gone_or_silent_for_too_long() -> None
     world.outbox.when_heard(lambda: gone_on.append("late"), 1_000)
     world.loop.advance(1_000)
     assert gone_on == ["gone", "late"]
+
+
+def test_what_is_said_is_numbered_and_said_again_under_its_number() -> None:
+    world = World()
+    world.outbox.put(PeerRequests(update_metadata={1: news(1)}))
+    world.outbox.put(PeerRequests(update_metadata={1: news(1)}))
+    world.channel.answer(PenstockError("not heard"))
+    world.loop.advance(RETRY_MS)
+    world.channel.answer()
+    first, again, second = world.channel.serials[-3:]
+    assert 0 < first == again < second

@@ -528,6 +528,20 @@ def test_a_full_account_tells_of_topics_that_are_gone_by_leaving_them_out(broker
     assert not broker.world.image.names_by_id.keys() & {uuid.UUID(int=8).bytes}
 
 
+@pytest.mark.parametrize("late", [news(), stop(EPOCH_DURING_DELETION, delete=True), roles(state(2, 7))])
+def test_what_lay_in_a_connection_that_was_given_up_changes_nothing(broker: Broker, late: PeerRequest) -> None:
+    """The controller asked again on another one, and went on: a topic of that name may be a new one by now."""
+    broker.take(replace(roles(state(1, 0)), serial=5))
+    broker.take(replace(news(state(1, 0)), serial=6))
+    if isinstance(late, UpdateMetadata):
+        late = replace(late, type=RequestType.FULL)
+    assert isinstance(broker.take(replace(late, serial=4)).error, StaleControllerEpochError)
+    assert broker.world.image.topics.keys() == {"t"}
+    assert broker.partition.is_leader
+    assert broker.take(replace(news(state(1, 0)), serial=6)).error is None, "the same one again, whose answer was lost"
+    assert broker.take(replace(news(state(1, 0)), controller_epoch=2, serial=1)).error is None, "another controller"
+
+
 def test_a_topic_that_was_made_again_is_another(broker: Broker) -> None:
     """Whoever keeps something for the old one, as groups keep offsets, hears that it is gone."""
     broker.take(news(state(2, 0), state(2, 0, partition=1)))
