@@ -65,7 +65,10 @@ class Verifications:
         if standing is None or not standing.is_granted:
             raise InvalidTxnStateError(f"the transaction of producer {batch.producer_id} was not verified")
         first = standing.lowest_sequence
-        if batch.base_sequence > first:  # KAFKA-14920: an earlier one is still being verified
+        is_known = producer is not None and producer.epoch == batch.producer_epoch
+        # KAFKA-14920: an earlier one is still being verified. Where the log knows the producer it knows what comes next, whatever
+        # was asked for: something that was written long ago, perhaps, and came once more.
+        if batch.base_sequence > first and not is_known:
             raise OutOfOrderSequenceError(
                 f"producer {batch.producer_id} sent sequence {batch.base_sequence}, and {first} before it"
             )

@@ -98,6 +98,16 @@ def test_a_write_behind_one_that_is_still_being_verified_is_out_of_order(world: 
     assert produce(world, stamp, sequence=1) == "none"
 
 
+def test_a_write_that_comes_once_more_after_its_transaction_makes_the_next_one_no_less_in_order(world: Served) -> None:
+    """It lay in a connection that its client gave up; it is refused, and nobody waits for it."""
+    stamp = opened(world, T0)
+    assert produce(world, stamp, sequence=0) == "none"
+    assert world.requests.end("x", stamp, commit=True, version=4).error == "none"
+    assert produce(world, stamp, sequence=0) == "transaction_abortable"
+    assert set(world.requests.add_partitions("x", stamp, [T0]).values()) == {"none"}
+    assert produce(world, stamp, sequence=1) == "none"
+
+
 def test_writing_adds_the_partition_in_the_newer_protocol(world: Served) -> None:
     stamp = world.requests.init("x")
     assert produce(world, stamp, T1, version=12) == "none"
