@@ -9,7 +9,7 @@ from tests.simulation.cluster import SimCluster
 def main(first: int, count: int) -> int:
     logging.disable(logging.CRITICAL)
     for seed in range(first, first + count):
-        cluster = SimCluster(seed)
+        cluster = SimCluster.of(seed)
         try:
             cluster.run()
         except BaseException:

@@ -11,7 +11,10 @@ from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
 from penstock.base.jobs import InlineJobs
 from penstock.controller.topics import TopicDefaults
+from penstock.coordinator.groups.config import GroupSettings
+from penstock.coordinator.transactions.config import TransactionSettings
 from penstock.drivers.appends import HeavyAppends
+from penstock.drivers.cluster_producer_ids import ClusterProducerIds
 from penstock.drivers.cluster_store import ClusterStore
 from penstock.drivers.cluster_topics import ClusterTopics
 from penstock.drivers.config_changes import ConfigChanges
@@ -21,10 +24,14 @@ from penstock.drivers.doubts import Doubts
 from penstock.drivers.failures import Failures
 from penstock.drivers.flushes import Flushes
 from penstock.drivers.followers import Followers, LeaderChannel
+from penstock.drivers.groups import GroupDriver
 from penstock.drivers.holdings import Holdings
 from penstock.drivers.isr import IsrDriver
+from penstock.drivers.markers import LocalMarkers
 from penstock.drivers.replicas import Replicas
+from penstock.drivers.shards import ShardsSurroundings
 from penstock.drivers.steps import run_steps
+from penstock.drivers.transactions import TransactionDriver
 from penstock.handlers.api import CloseConnectionError, Peer
 from penstock.handlers.authoriser import AllowAll
 from penstock.handlers.registry import make_registry
@@ -35,6 +42,7 @@ from penstock.metadata.layout import BrokerNode, Endpoint
 from penstock.metadata.store import Create, SessionState, StoreError
 from penstock.peers.channels import BrokerLinks, ControllerLink, LeaderLink
 from penstock.peers.replica_fetch import FetchLimits
+from penstock.peers.transactions import ClusterMarkers, CoordinatorQuestions
 from penstock.protocol.errors import MalformedMessageError
 from penstock.replication.fetch_sessions import FetchSessions
 from penstock.replication.partitions import Partitions
@@ -72,7 +80,14 @@ class SimBroker:
         self.files = files
         self.loop = loop = NodeLoop(events)
         clock = events.clock
-        config = BrokerConfig({**settings, "replica.lag.time.max.ms": str(LAG_MS), "replica.fetch.backoff.ms": "50"})
+        config = BrokerConfig(
+            {
+                **settings,
+                "replica.lag.time.max.ms": str(LAG_MS),
+                "replica.fetch.backoff.ms": "50",
+                "transaction.abort.timed.out.transaction.cleanup.interval.ms": "150",
+            }
+        )
         self.image = Image()
         self.image.topic_configs.update(tree.topic_configs())
         self.directories = LogDirectories(
@@ -147,6 +162,27 @@ class SimBroker:
             broker_epoch=lambda: self.replicas.broker_epoch,
             moved=self._moved,
         )
+        surroundings = ShardsSurroundings(
+            loop=loop,
+            image=self.image,
+            partitions=self.partitions,
+            topics=self.topics,
+            flushes=self._flushes,
+            produce_waits=produce,
+            fetch_waits=fetch,
+            is_in_cluster=True,
+        )
+        self.groups = GroupDriver(
+            surroundings, clock=clock, settings=GroupSettings.read(config), new_suffix=lambda: str(events.new_id())
+        )
+        markers = LocalMarkers(surroundings, self.groups, clock)
+        self.transactions = TransactionDriver(
+            surroundings,
+            clock=clock,
+            settings=TransactionSettings.read(config),
+            producer_ids=ClusterProducerIds(node_id, self._store),
+            markers=ClusterMarkers(node_id, loop, self.image, markers, self._link),
+        )
         numbers = count(1)
         nothing: Any = None
         services = Services(
@@ -163,22 +199,24 @@ class SimBroker:
             heavy_appends=HeavyAppends(loop, clock),
             topics=nothing,
             producer_ids=nothing,
-            groups=nothing,
-            transactions=nothing,
-            markers=nothing,
+            groups=self.groups,
+            transactions=self.transactions,
+            markers=markers,
             authoriser=AllowAll(),
             settings=config,
             cluster=ClusterServices(
                 replicas=self.replicas,
                 isr=self.isr,
                 controller=self.controller,
-                questions=nothing,
+                questions=CoordinatorQuestions(self.image, self._link),
                 reads_from_nearest=False,
             ),
         )
         self._dispatcher = Dispatcher(make_registry(cluster=True), services)
         self._peer = Peer("PLAINTEXT", "sim", None)
         self.isr.start()
+        self.groups.start()
+        self.transactions.start()
         self._store.on_session(self._session_changed)
         self._store.start()
         self._register()
@@ -230,6 +268,8 @@ class SimBroker:
 
     def _roles_changed(self, topics: set[str]) -> None:
         self.topics.follow(topics)
+        self.groups.follow(topics)
+        self.transactions.follow(topics)
 
     def _take_configs(self, topics: set[str]) -> None:
         self.replicas.configs_changed(topics)
@@ -275,6 +315,8 @@ class SimBroker:
     def close(self) -> None:
         """A clean end: its logs are flushed, and its session is over."""
         self.controller.stop()
+        self.groups.stop()
+        self.transactions.stop()
         self.followers.stop()
         self.directories.close()
         self._tree.end(self._store.session_id)

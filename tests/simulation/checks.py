@@ -6,7 +6,8 @@
   whose disk forgot something may hold what it had before a cut, until it is in sync again: nobody trusts it meanwhile.)
 - A leader's high watermark never falls.
 - At the end, when all is healed: every replica has the same bytes, everybody is in sync, everything acknowledged is there
-  where it was acknowledged, what an idempotent producer wrote is there once and in its order, and no disk holds what nobody was assigned.
+  where it was acknowledged, what an idempotent producer wrote is there once and in its order, brokers know the topics
+  there are and no others, and no disk holds what nobody was assigned.
 
 Of a topic for which unclean elections are allowed nothing is promised of its records, but that its replicas agree in the end.
 """
@@ -101,6 +102,8 @@ class Checks:
             self._cluster.look()
             self._check_store()
         for broker_id, broker in self._cluster.brokers.items():
+            if broker.loop is not self._cluster.events.ran:
+                continue
             for partition in broker.partitions:
                 place = Place(partition.topic_id, partition.topic_partition)
                 if place not in self._cluster.assigned:
@@ -203,7 +206,7 @@ class Checks:
                     raise Violation(f"{key}: broker {one} and {replicas[0]} hold different logs")
             if key.topic != LOOSE:
                 self._check_kept(place, first)
-        self._check_disks()
+        self._check_brokers()
 
     def _check_kept(self, place: Place, records: list[bytes]) -> None:
         committed = self.committed.get(place, [])
@@ -224,8 +227,11 @@ class Checks:
         if found != list(range(len(found))) or not producer.sequence <= len(found):
             raise Violation(f"{place.key}: of an idempotent producer's {producer.sequence} records there are {found}")
 
-    def _check_disks(self) -> None:
+    def _check_brokers(self) -> None:
+        topics = {place.key.topic for place in self._cluster.assigned}
         for broker_id, broker in self._cluster.brokers.items():
+            if broker.image.topics.keys() != topics:
+                raise Violation(f"broker {broker_id} knows {sorted(broker.image.topics)}, there are {sorted(topics)}")
             wanted = {place.key for place, replicas in self._cluster.assigned.items() if broker_id in replicas}
             if broker.directories.logs.keys() != wanted:
                 raise Violation(

@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 from penstock.base.errors import PenstockError
 from penstock.client.messages import call_codec
 from penstock.client.produce import ProduceCall, encode_produce_call
+from penstock.metadata.image import INTERNAL_TOPICS
 from penstock.peers.link import Body
 from penstock.records.build import build_batch
 from tests.simulation.events import NodeLoop
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 CLIENT_ID = 200
 PRODUCE_VERSION = 13
 """By topic id: a topic that was made again under its name is another."""
-FIRST_PRODUCER = 1_000
+FIRST_PRODUCER = 1_000_000
+"""Far beyond the ids that brokers give."""
 
 
 class Idempotent:
@@ -58,7 +60,7 @@ class Clients:
         """Somebody writes something somewhere; now and then to whoever does not lead there."""
         if self._cluster.is_healing:
             return
-        place = self._chance.choice(list(self._cluster.assigned))
+        place = self._chance.choice([one for one in self._cluster.assigned if one.key.topic not in INTERNAL_TOPICS])
         state = self._cluster.state(place.key)
         target = -1 if state is None else state.leader
         if self._chance.random() < 0.3:

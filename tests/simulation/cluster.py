@@ -8,26 +8,38 @@ from collections.abc import Callable
 from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
 from penstock.controller.topics import NewTopic
+from penstock.drivers import groups, transactions
 from penstock.metadata import layout
 from penstock.metadata.image import TopicImage
 from penstock.metadata.layout import PartitionState, TopicNode
 from penstock.metadata.store import Create, Refusal
+from tests.simulation import clients, transactors
 from tests.simulation.broker import SimBroker
 from tests.simulation.checks import LOOSE, Checks, Place
 from tests.simulation.clients import Clients
 from tests.simulation.events import Events
 from tests.simulation.network import Network
 from tests.simulation.store import SimTree
+from tests.simulation.transaction_checks import check_transactions
+from tests.simulation.transactors import LAST_TRY_MS, Transactors
 from tests.support.forgetful_files import ForgetfulFiles
 
 TOPIC = "t"
 PASSING = ("a", "b")
 """Topics that come, grow, go, and come again under their old names."""
 PARTITIONS_MAX = 3
+COORDINATORS = (groups.TOPIC, transactions.TOPIC)
 
 
 class SimCluster:
-    def __init__(self, seed: int, *, brokers: int = 3, partitions: int = 2, min_isr: int = 2) -> None:
+    @classmethod
+    def of(cls, seed: int) -> SimCluster:
+        """Every other one has coordinators too."""
+        return cls(seed, has_transactions=seed % 2 == 1)
+
+    def __init__(
+        self, seed: int, *, brokers: int = 3, partitions: int = 2, min_isr: int = 2, has_transactions: bool = False
+    ) -> None:
         self.events = Events(seed)
         self.chance = self.events.chance
         self.network = Network(self.events)
@@ -45,9 +57,15 @@ class SimCluster:
         self.assigned: dict[Place, tuple[int, ...]] = {}
         """As the store has it; not of topics that are going."""
         self.going: tuple[str, ...] = ()
-        self._make_topics(brokers, {TOPIC: partitions, LOOSE: 1})
+        topics = {TOPIC: partitions, LOOSE: 1}
+        if has_transactions:
+            topics |= dict.fromkeys(COORDINATORS, 1)
+        self._make_topics(brokers, topics)
         self.look()
         self.clients = Clients(self)
+        self.transactors: Transactors | None = None
+        if has_transactions:
+            self.transactors = Transactors(self, [place for place in self.assigned if place.key.topic == TOPIC])
         self.checks = Checks(self)
         for broker_id, disk in self.disks.items():
             disk.make_directory("/data")
@@ -165,6 +183,8 @@ class SimCluster:
                 self.cut(one)
             elif what < 0.77:
                 self.stop(one)
+            elif what < 0.9:
+                self.cut_client(one)
         self.events.at(self.chance.randrange(50, 900), self.disturb)
 
     def administer(self) -> None:
@@ -239,6 +259,14 @@ class SimCluster:
         self.network.cuts.update(ways)
         self.events.at(self.chance.randrange(100, 1500), lambda: self.network.cuts.difference_update(ways))
 
+    def cut_client(self, broker_id: int) -> None:
+        """Requests are lost, or only their answers."""
+        client = self.chance.choice((clients.CLIENT_ID, transactors.CLIENT_ID))
+        way = self.chance.choice(((client, broker_id), (broker_id, client)))
+        self.events.note(f"cut {way}")
+        self.network.cuts.add(way)
+        self.events.at(self.chance.randrange(50, 800), lambda: self.network.cuts.discard(way))
+
     def heal(self) -> None:
         self.is_healing = True
         self.network.cuts.clear()
@@ -252,11 +280,16 @@ class SimCluster:
         self.events.at(300, self.clients.write)
         self.events.at(600, self.disturb)
         self.events.at(500, self.administer)
+        if self.transactors is not None:
+            self.events.at(400, self.transactors.start)
+            self.events.at(chaos_ms + LAST_TRY_MS, self.transactors.finish)
         self.run_until(lambda: self.events.now_ms >= end_ms)
         self.events.note("heal")
         self.heal()
         self.run_until(lambda: self.events.now_ms >= end_ms + quiet_ms)
         self.checks.at_the_end()
+        if self.transactors is not None:
+            check_transactions(self, self.transactors)
 
     def run_until(self, is_over: Callable[[], bool]) -> None:
         while not is_over():

@@ -30,6 +30,8 @@ class Events:
         self._heap: list[tuple[int, int, Event]] = []
         self._count = 0
         self.trace: list[str] = []
+        self.ran: NodeLoop | None = None
+        """Whose process did something in the last step; None if nobody's did."""
 
     @property
     def now_ms(self) -> int:
@@ -56,6 +58,7 @@ class Events:
             if callback is None:
                 continue
             self.clock.advance(max(due_ms - self.now_ms, 0))
+            self.ran = None
             callback()
             return True
         return False
@@ -80,6 +83,7 @@ class NodeLoop:
             if wait_ms > 0:
                 self._events.at(wait_ms, run)
             else:
+                self._events.ran = self
                 callback()
 
         return self._events.at(delay_ms, run)

@@ -22,6 +22,13 @@ TIMEOUT_MS = 3_000
 """How long it waits for one that is silent."""
 
 
+LATE_MS = 1_000
+"""How long a request may lie at a host when its sender has given the connection up, and asks on another one."""
+NEVER_LATE = (b"\x00\x08\x00\x09", b"\x00\x1a\x00\x04", b"\x00\x1c\x00\x03")
+"""OffsetCommit 9, EndTxn 4 and TxnOffsetCommit 3: late ones count for what came after them, which of these only transactions of
+the newer protocol know to refuse (KAFKA-17754)."""
+
+
 class Host(Protocol):
     loop: NodeLoop
 
@@ -74,12 +81,12 @@ class SimLink:
             return
         self._correlation_id += 1
         number = self._correlation_id
-        head = api_key.to_bytes(2, "big") + version.to_bytes(2, "big") + number.to_bytes(4, "big") + b"\x00\x01s\x00"
+        frame = frame_of(api_key, version, number, body)
         self._waiting.append((number, answered))
         life = self._life
         due_ms = max(self._events.now_ms + self._delay_ms(), self._last_there_ms)
         self._last_there_ms = due_ms
-        self._events.at(due_ms - self._events.now_ms, lambda: self._arrive(life, number, head + body))
+        self._events.at(due_ms - self._events.now_ms, lambda: self._arrive(life, number, frame))
         self._events.at(TIMEOUT_MS, lambda: self._check(life, number))
 
     def _check(self, life: int, number: int) -> None:
@@ -91,12 +98,19 @@ class SimLink:
         return chance.randrange(300) if chance.random() < 0.01 else chance.randrange(4)
 
     def _arrive(self, life: int, number: int, frame: bytes) -> None:
-        if life != self._life or self.is_closed or self._is_breaking:
-            return
         host = self._network.hosts.get(self.target)
-        is_cut = self._network.is_cut(self._source, self.target)
-        if host is None or is_cut or host.loop.is_dead or (self._host is not None and self._host is not host):
-            self._break_later(life)
+        is_given_up = life != self._life or self.is_closed or self._is_breaking
+        if (
+            is_given_up
+            or host is None
+            or host.loop.is_dead
+            or self._host not in (None, host)
+            or self._network.is_cut(self._source, self.target)
+        ):
+            if not is_given_up:
+                self._break_later(life)
+            if host is not None and self._host is host:
+                self._arrive_late(host, frame)
             return
         self._host = host
         self._order.append(number)
@@ -105,6 +119,17 @@ class SimLink:
                 frame, lambda answer: self._answered(life, number, answer), lambda: self._break_later(life)
             )
         )
+
+    def _arrive_late(self, host: Host, frame: bytes) -> None:
+        """What was sent may come when nobody waits for it any more, and after what was sent later on another connection."""
+        if frame[:4] in NEVER_LATE or self._events.chance.random() < 0.5:
+            return
+
+        def arrive() -> None:
+            if not self._network.is_cut(self._source, self.target):
+                host.loop.call_soon(lambda: host.serve(frame, lambda _answer: None, lambda: None))
+
+        self._events.at(self._events.chance.randrange(LATE_MS), arrive)
 
     def _answered(self, life: int, number: int, answer: bytes) -> None:
         if life != self._life:
@@ -157,6 +182,11 @@ class SimLink:
         self.is_closed = True
         self._life += 1
         self._waiting.clear()
+
+
+def frame_of(api_key: int, version: int, number: int, body: bytes) -> bytes:
+    """A request of a client named `s`, in a flexible version."""
+    return api_key.to_bytes(2, "big") + version.to_bytes(2, "big") + number.to_bytes(4, "big") + b"\x00\x01s\x00" + body
 
 
 def content_of(parts: Any) -> bytes:
