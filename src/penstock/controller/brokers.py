@@ -56,9 +56,14 @@ def _changed(
         if one not in gone and one not in cluster.shutting_down and cluster.is_alive(key, one)
     ]
     trusted = [one for one in usable if cluster.is_trusted(key, partition, one)]
-    if partition.leader in trusted:
-        isr = tuple(one for one in partition.isr if one in trusted)
-        return None if isr == partition.isr else cluster.becomes(key, partition, partition.leader, isr)
+    leader = partition.leader
+    # One that is about to stop goes on with what only it can lead: who comes back meanwhile may catch up with it.
+    stays = leader not in gone and cluster.is_trusted(key, partition, leader) and not any(
+        one in partition.isr for one in trusted
+    )
+    if stays or leader in trusted:
+        isr = tuple(one for one in partition.isr if one in trusted or one == leader)
+        return None if isr == partition.isr else cluster.becomes(key, partition, leader, isr)
     leader, isr = _elected(cluster, key, partition, usable, trusted, even_unclean)
     if leader == partition.leader == NO_LEADER:
         return None

@@ -133,6 +133,8 @@ class Controller:
         self._changed_configs: set[str] = set()
         self._grown: set[str] = set()
         """Topics whose node changed since it was read."""
+        self._failed_logs: dict[int, set[TopicPartition]] = {}
+        """What brokers could not take of what they were told, and nothing was done about yet."""
         self._deletions = Deletions(self._outbox.put, self._deleted)
 
     # Living.
@@ -225,12 +227,16 @@ class Controller:
 
     async def _take_over(self) -> None:
         self._grown.clear()
+        self._failed_logs.clear()
         self._deletions.clear()
         image = await read_image(self._store)
         image.topic_configs = self._topic_configs
         cluster = self.cluster
         before = {one: broker.epoch for one, broker in cluster.image.brokers.items()}
-        cluster.shutting_down &= {one for one, broker in image.brokers.items() if before.get(one) == broker.epoch}
+        alike = {one for one, broker in image.brokers.items() if before.get(one) == broker.epoch}
+        for broker_id in before.keys() - alike:
+            self._outbox.forget(broker_id)
+        cluster.shutting_down &= alike
         cluster.image = image
         self.is_active = True  # not before: what an image says that lacks something costs logs
         new = await self._give_first_states(list(cluster.image.topics))
@@ -267,6 +273,7 @@ class Controller:
         for broker_id in dead | bounced:
             self._outbox.forget(broker_id)
             self._deletions.gone(broker_id)
+            self._failed_logs.pop(broker_id, None)
             cluster.shutting_down.discard(broker_id)
             self._forget_offline(broker_id)
         cluster.image.brokers = now
@@ -475,7 +482,8 @@ class Controller:
         elif isinstance(request, LeaderAndIsr):
             failed = [key for key, error in answer.partition_errors.items() if isinstance(error, StorageError)]
             if failed:
-                self._work.put_once(f"failed logs of {broker_id}", lambda: self._logs_failed(broker_id, failed))
+                self._failed_logs.setdefault(broker_id, set()).update(failed)
+                self._work.put_once("failed logs", self._logs_failed)
 
     async def _directories_failed(self) -> None:
         """Brokers that lost a log directory say so: each is told its roles, and answers which it cannot take."""
@@ -487,12 +495,15 @@ class Controller:
         self._outbox.put(tell_everything(self.cluster, brokers))
         await self._commit([Delete(path=path) for path in found])
 
-    async def _logs_failed(self, broker_id: int, failed: list[TopicPartition]) -> None:
+    async def _logs_failed(self) -> None:
         if not self.is_active:
             return
-        self.cluster.image.set_offline(failed, broker_id)
-        changed = await self._commit(decide_leaders(self.cluster, failed))
-        self._outbox.put(tell_changes(self.cluster, changed or failed))
+        failed, self._failed_logs = self._failed_logs, {}
+        for broker_id, keys in failed.items():
+            self.cluster.image.set_offline(keys, broker_id)
+        every = sorted(set().union(*failed.values()))
+        changed = await self._commit(decide_leaders(self.cluster, every))
+        self._outbox.put(tell_changes(self.cluster, changed or every))
 
     # Leaders go home.
     def _plan_rebalance(self) -> None:

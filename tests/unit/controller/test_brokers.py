@@ -200,6 +200,22 @@ def test_two_that_stop_do_not_hand_leaders_to_each_other() -> None:
     assert only(decide_shutdown(cluster, 1)).leader == 3
 
 
+@pytest.mark.parametrize("unclean", [True, False])
+def test_what_only_a_broker_about_to_stop_can_lead_stays_with_it_whoever_comes(unclean: bool) -> None:
+    partitions = {0: state(leader=1, isr=(1,), replicas=(1, 2))}
+    cluster = make_cluster(1, 2, partitions=partitions, min_isr=1, unclean=unclean)
+    cluster.shutting_down.add(1)
+    assert decide_shutdown(cluster, 1) == []
+    assert decide_leaders(cluster, keys_on(cluster, {2})) == []
+    assert only(decide_leaders(cluster, [KEY], gone={1})).leader == (2 if unclean else -1), "until it is gone"
+
+
+def test_a_broker_about_to_stop_goes_where_another_is_in_sync() -> None:
+    cluster = make_cluster(1, 2, partitions={0: state(leader=1, isr=(1, 2), replicas=(1, 2))})
+    cluster.shutting_down.add(1)
+    assert only(decide_leaders(cluster, [KEY])).leader == 2
+
+
 def test_a_new_partition_is_led_by_a_live_replica_and_has_only_live_ones_in_sync() -> None:
     cluster = make_cluster(2, 3)
     made = cluster.first_state((1, 2, 3), KEY)

@@ -31,6 +31,7 @@ class Channel:
         self.sent: list[PeerRequest] = []
         self.sent_to: dict[int, list[PeerRequest]] = {}
         self.deaf: dict[int, list[Callable[[PeerAnswer], object]]] = {}
+        self.forgotten: list[int] = []
 
     def send(self, broker_id: int, request: PeerRequest, done: Callable[[PeerAnswer], object]) -> None:
         self.sent.append(request)
@@ -44,7 +45,8 @@ class Channel:
         for done in self.deaf.pop(broker_id):
             done(PeerAnswer())
 
-    def forget(self, broker_id: int) -> None: ...
+    def forget(self, broker_id: int) -> None:
+        self.forgotten.append(broker_id)
 
     def log_ends(self, broker_id: int, partitions: Any, done: Callable[[Any], object]) -> None: ...
 

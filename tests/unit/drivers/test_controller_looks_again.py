@@ -9,7 +9,14 @@ from tests.unit.controller.world import broker
 from tests.unit.drivers.test_controller_is_fenced import STATE, TOPIC_ID, World
 
 from penstock.controller.errors import NotControllerError
-from penstock.controller.peer_requests import ControlledShutdown, IsrChange, IsrMember, IsrRequest
+from penstock.controller.peer_requests import (
+    ControlledShutdown,
+    IsrChange,
+    IsrMember,
+    IsrRequest,
+    LeaderAndIsr,
+    RequestType,
+)
 from penstock.metadata import layout
 from penstock.metadata.store import Create, Delete, SessionChanged, SessionState
 
@@ -32,6 +39,33 @@ def test_a_broker_that_came_back_meanwhile_is_not_shutting_down_any_more(comes_b
     cluster = world.first.controller.cluster
     assert cluster.image.brokers[2].epoch == world.read(path).stat.created_zxid, "it has looked"
     assert cluster.shutting_down == (set() if comes_back else {2})
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_what_was_under_way_to_a_broker_that_went_meanwhile_keeps_nothing_from_its_next_life(comes_back: bool) -> None:
+    """A machine that lost its power closes no connection: its answer would be waited for until the request times out."""
+    world = World()
+    channel, session = world.first.channel, world.first.session
+    path, data = layout.broker_path(2), layout.encode_broker(broker(2), 0)
+    channel.deaf[2] = []
+    world.shrink(world.first)
+    assert channel.deaf[2], "it was told, and does not answer"
+
+    session.tell(SessionChanged(state=SessionState.SUSPENDED))
+    world.first.loop.turn()
+    world.server.tree.drop_watches(session.session_id)
+    world.server.commit((Delete(path=path),), 0)
+    if comes_back:
+        world.server.commit((Create(path=path, data=data),), 0)
+    channel.sent_to[2].clear()
+    session.tell(SessionChanged(state=SessionState.CONNECTED))
+    world.first.loop.turn()
+    if not comes_back:
+        world.write(Create(path=path, data=data))
+    roles = channel.sent_to[2][0]
+    assert isinstance(roles, LeaderAndIsr)
+    assert roles.type is RequestType.FULL
+    assert channel.forgotten == [2]
 
 
 def test_until_it_has_looked_again_it_refuses_nothing_for_certain() -> None:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
 from tests.unit.controller.world import broker
 from tests.unit.drivers.test_controller_is_fenced import STATE, World
 
-from penstock.base.errors import PenstockError
+from penstock.base.errors import PenstockError, StorageError
 from penstock.base.ids import TopicPartition
 from penstock.controller.peer_requests import (
     LEADER_DURING_DELETION,
     LeaderAndIsr,
     PartitionState,
+    PeerAnswer,
     RequestType,
     UpdateMetadata,
 )
 from penstock.drivers.controller import TELL_MS_MAX
 from penstock.metadata import layout
+from penstock.metadata.layout import TopicNode
 from penstock.metadata.store import ConnectionLostError, Create, Delete, Read, ReadKind, SetData
 
 T0 = TopicPartition("t", 0)
@@ -117,3 +120,24 @@ def test_who_missed_a_deletion_hears_of_it_in_the_next_full_account(how: str) ->
     account = process.channel.sent_to[3][-1]
     assert isinstance(account, UpdateMetadata)
     assert (account.type, account.partitions) == (RequestType.FULL, ())
+
+
+def test_a_second_directory_that_fails_while_the_first_is_being_seen_to_is_seen_to_as_well() -> None:
+    world = World()
+    replicas = {0: (1, 2), 1: (1, 2)}
+    node = TopicNode(topic_id=uuid.UUID(int=8), replicas=replicas)
+    world.write(Create(path=layout.topic_path("u"), data=layout.encode_topic(node)))
+    channel = world.first.channel
+    deaf = channel.deaf[1] = []
+    for _ in range(2):
+        event = layout.encode_log_directory_event(1)
+        world.write(Create(path=f"{layout.LOG_DIRECTORY_EVENTS}/log_dir_event_", data=event, sequential=True))
+    lost: dict[TopicPartition, PenstockError] = {}
+    for number in replicas:
+        lost[TopicPartition("u", number)] = StorageError("its directory is offline")
+        while not isinstance(channel.sent_to[1][-1], LeaderAndIsr):
+            deaf.pop()(PeerAnswer())
+        deaf.pop()(PeerAnswer(partition_errors=dict(lost)))
+    world.first.loop.turn()
+    states = [layout.decode_state(path, world.read(path).data) for path in (layout.state_path("u", n) for n in replicas)]
+    assert [one.leader for one in states] == [2, 2]
