@@ -131,15 +131,6 @@ class Followers:
             if not len(followed.fetcher):
                 self._close(leader)
 
-    def forget_leader(self, leader: int) -> None:
-        """The leader's broker is another one now, or somewhere else: asked anew, over a new connection."""
-        followed = self._leaders.get(leader)
-        if followed is not None:
-            followed.channel.close()
-            followed.channel = self._open_channel(leader)
-            followed.is_asking = False
-            self._wake(leader)
-
     def _close(self, leader: int) -> None:
         followed = self._leaders.pop(leader)
         followed.channel.close()

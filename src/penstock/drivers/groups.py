@@ -35,8 +35,8 @@ TOMBSTONES_A_BATCH = 500
 class LedShard(Led[Shard]):
     __slots__ = ("gone", "timers")
 
-    def __init__(self, partition: Partition, shard: Shard) -> None:
-        super().__init__(partition, shard)
+    def __init__(self, partition: Partition, shard: Shard, told: int) -> None:
+        super().__init__(partition, shard, told)
         self.timers: dict[str, Timer[tuple[LedShard, Group]]] = {}
         self.gone: set[str] = set()
         """Topics that went while the shard was being loaded."""
@@ -68,7 +68,7 @@ class GroupDriver:
         self._shards = Shards(
             surroundings,
             topic,
-            new_led=lambda partition: LedShard(partition, Shard(settings, clock, new_suffix)),
+            new_led=lambda partition: LedShard(partition, Shard(settings, clock, new_suffix), self._image.told),
             replay=lambda led: Replay(led.shard, led.partition.log.log_start_offset),
             loaded=self._loaded,
             resigned=lambda led: self._give(led.shard.resign().replies),
@@ -94,12 +94,26 @@ class GroupDriver:
         if TOPIC in names:
             self._shards.follow()
         gone = sorted(name for name in names if name != TOPIC and name not in self._image.topics)
-        if gone:
-            for led in self._shards.all:
-                if led.is_loaded:
-                    self.run(led, led.shard.forget_topics(gone))
-                else:
-                    led.gone.update(gone)
+        if not gone:
+            return
+        for led in self._shards.all:
+            if led.began_told + 1 == self._image.told:
+                self._loop.call_soon(partial(self._forget_absent, led, gone))
+            else:
+                self._forget(led, gone)
+
+    def _forget_absent(self, led: LedShard, gone: list[str]) -> None:
+        """What is told first of a shard that has just begun: of a topic that was made again it has what its coordinator before
+        kept for the new one, and forgot for the old one."""
+        absent = [name for name in gone if name not in self._image.topics]
+        if absent and self._shards.is_current(led):
+            self._forget(led, absent)
+
+    def _forget(self, led: LedShard, gone: list[str]) -> None:
+        if led.is_loaded:
+            self.run(led, led.shard.forget_topics(gone))
+        else:
+            led.gone.update(gone)
 
     def _loaded(self, led: LedShard) -> None:
         self.run(led, led.shard.loaded())

@@ -46,6 +46,7 @@ logger = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS = 5_000
 LOAD_RETRY_MS = 100
+READ_RETRY_MS = 1_000
 LOAD_BYTES = 256 * 1024
 RECORDS_A_TURN = 200
 
@@ -105,9 +106,11 @@ L = TypeVar("L", bound="Led[Any]")
 class Led(Generic[S]):
     """One partition of the topic that this broker leads."""
 
-    __slots__ = ("is_loaded", "leader_epoch", "partition", "shard", "written_end")
+    __slots__ = ("began_told", "is_loaded", "leader_epoch", "partition", "shard", "written_end")
 
-    def __init__(self, partition: Partition, shard: S) -> None:
+    def __init__(self, partition: Partition, shard: S, told: int) -> None:
+        """`told` is how often a controller had told of the cluster when this began."""
+        self.began_told = told
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.shard = shard
@@ -229,8 +232,8 @@ class Shards(Generic[L]):
             found = None
             if replay.next_offset < log.end_offset:
                 found = log.read(replay.next_offset, bytes_max=LOAD_BYTES, bound=Bound.LOG_END).slice
-        except PenstockError:
-            logger.exception("the records in %s cannot be read", led.partition.topic_partition)
+        except PenstockError as error:
+            self._feed(led, replay, error)
             return
         if found is None:
             self._read(led, replay)
@@ -239,7 +242,8 @@ class Shards(Generic[L]):
 
     def _feed(self, led: L, replay: Replay, data: bytes | BaseException) -> None:
         if isinstance(data, BaseException):
-            logger.error("the records in %s cannot be read: %s", led.partition.topic_partition, data)
+            logger.error("the records in %s cannot be read for now: %s", led.partition.topic_partition, data)
+            self._loop.call_later(READ_RETRY_MS, partial(self._read_on, led, replay))
             return
         before = replay.next_offset
         self._feed_some(led, replay, replay.feed(data), before)

@@ -49,11 +49,10 @@ Answer = Callable[[ProducerStamp | PenstockError], object]
 
 
 class LedShard(Led[Shard]):
-    __slots__ = ("began_ms", "began_told")
+    __slots__ = ("began_ms",)
 
     def __init__(self, partition: Partition, shard: Shard, told: int, now_ms: int) -> None:
-        super().__init__(partition, shard)
-        self.began_told = told
+        super().__init__(partition, shard, told)
         self.began_ms = now_ms
 
 

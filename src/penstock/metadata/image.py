@@ -94,11 +94,8 @@ class Image:
         states: Mapping[int, PartitionImage],
         offline: Mapping[int, tuple[int, ...]],
     ) -> None:
-        """Partitions of one topic that changed, and which of their replicas are offline."""
+        """Partitions of one topic that changed, and which of their replicas are offline. Another topic of its name was forgotten."""
         found = self.topics.get(topic)
-        if found is not None and found.topic_id != topic_id:
-            self.names_by_id.pop(found.topic_id.bytes, None)
-            found = None
         partitions = {**({} if found is None else found.partitions), **states}
         self.topics[topic] = TopicImage(topic, topic_id, dict(sorted(partitions.items())))
         self.names_by_id[topic_id.bytes] = topic

@@ -10,8 +10,9 @@ from tests.support.transaction_requests import Stamp
 from tests.unit.drivers.replicated import GROUPS, TRANSACTIONS, Replicated
 from tests.unit.handlers.test_transaction_apis import T0, opened, produce
 
+from penstock.base.errors import StorageError
 from penstock.coordinator.groups.messages import Asker, Commit
-from penstock.drivers.shards import LOAD_RETRY_MS
+from penstock.drivers.shards import LOAD_RETRY_MS, READ_RETRY_MS
 
 LOADING = "coordinator_load_in_progress"
 
@@ -86,6 +87,55 @@ def test_offsets_of_a_topic_that_went_while_its_groups_were_read_are_forgotten(w
     world.fetch_all(GROUPS)
     assert world.requests.committed("g", T0, require_stable=False) == ("none", 5)
     assert world.requests.committed("g", ("u", 0), require_stable=False) == ("none", -1)
+
+
+@pytest.mark.parametrize(("has_heard", "kept"), [(False, 57), (True, -1)])
+def test_only_who_coordinated_while_a_topic_went_forgets_the_offsets_of_one_made_again(
+    world: Replicated, has_heard: bool, kept: int
+) -> None:
+    """Who has just taken over has, from its coordinator before, what counts for the new one."""
+    world.lead(GROUPS)
+    decision, _ = world.groups.find("g").shard.commit("g", Asker("", None, -1), [Commit("t", 0, 57, -1, "")])
+    world.groups.run(world.groups.find("g"), decision)
+    world.fetch_all(GROUPS)
+    world.lead(GROUPS)
+    world.image.told += 2 if has_heard else 1
+    again = world.image.topics.pop("t")
+    world.groups.follow(["t"])
+    world.image.topics["t"] = again
+    for _ in range(2):
+        world.fetch_all(GROUPS)
+    assert world.requests.committed("g", T0, require_stable=False) == ("none", kept)
+
+
+def test_a_topic_that_went_as_its_groups_were_taken_over_is_forgotten(world: Replicated) -> None:
+    world.lead(GROUPS)
+    decision, _ = world.groups.find("g").shard.commit("g", Asker("", None, -1), [Commit("t", 0, 57, -1, "")])
+    world.groups.run(world.groups.find("g"), decision)
+    world.fetch_all(GROUPS)
+    world.lead(GROUPS)
+    world.image.told += 1
+    del world.image.topics["t"]
+    world.groups.follow(["t"])
+    world.fetch_all(GROUPS)
+    assert "g" not in world.groups.find("g").shard.groups
+
+
+def test_a_shard_whose_log_cannot_be_read_for_a_moment_is_read_a_second_later(
+    world: Replicated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared(world)
+    with monkeypatch.context() as patch:
+
+        def fail(*_: object, **_named: object) -> None:
+            raise StorageError("no descriptor is left")
+
+        patch.setattr(type(world.log(TRANSACTIONS)), "read", fail)
+        world.lead(TRANSACTIONS)
+    world.fetch_all(TRANSACTIONS)
+    assert world.requests.init("x").error == LOADING
+    world.loop.advance(READ_RETRY_MS)
+    assert world.state() == "PrepareCommit"
 
 
 def test_a_shard_waits_as_long_as_its_follower_takes(world: Replicated) -> None:
