@@ -297,7 +297,8 @@ class Transactor:
         return await self._ask(transactions.TOPIC, key, version, lambda answer: answer.error_code, **values)
 
     async def _init(self) -> None:
-        timeout_ms = 10 * TIMEOUT_MS if self._is_last else TIMEOUT_MS  # the last one may meet a slow connection, and nobody else
+        # The last one may meet a slow connection, and nobody else that waits for its end.
+        timeout_ms = 10 * TIMEOUT_MS if self._is_last else TIMEOUT_MS
         answer = await self._ask_coordinator(
             INIT_PRODUCER_ID, 4, transaction_timeout=timedelta(milliseconds=timeout_ms)
         )

@@ -58,8 +58,10 @@ def _changed(
     trusted = [one for one in usable if cluster.is_trusted(key, partition, one)]
     leader = partition.leader
     # One that is about to stop goes on with what only it can lead: who comes back meanwhile may catch up with it.
-    stays = leader not in gone and cluster.is_trusted(key, partition, leader) and not any(
-        one in partition.isr for one in trusted
+    stays = (
+        leader not in gone
+        and cluster.is_trusted(key, partition, leader)
+        and not any(one in partition.isr for one in trusted)
     )
     if stays or leader in trusted:
         isr = tuple(one for one in partition.isr if one in trusted or one == leader)

@@ -37,17 +37,23 @@ class Framed:
 
 
 class Pending(Generic[A]):
-    """An answer that is not there yet. Resolved once; a client that left abandons it, and a later answer is dropped."""
+    """An answer that is not there yet. Resolved once; a client that left abandons it, and a later answer is dropped.
 
-    __slots__ = ("_answer", "_listener", "_on_abandon", "_state")
+    While it `is_held` its request has not begun: those behind it on its connection wait too, or a leave could overtake a
+    commit, and a batch the one before it. `on_release` is called when that is over, by its answer at the latest.
+    """
+
+    __slots__ = ("_answer", "_listener", "_on_abandon", "_state", "is_held", "on_release")
 
     _WAITING, _RESOLVED, _ABANDONED = range(3)
 
-    def __init__(self, on_abandon: Callable[[], object] | None = None) -> None:
+    def __init__(self, on_abandon: Callable[[], object] | None = None, *, is_held: bool = False) -> None:
         self._state = self._WAITING
         self._answer: A | None = None
         self._listener: Callable[[A], None] | None = None
         self._on_abandon = on_abandon
+        self.is_held = is_held
+        self.on_release: Callable[[], object] | None = None
 
     @property
     def is_abandoned(self) -> bool:
@@ -67,6 +73,14 @@ class Pending(Generic[A]):
             self._answer = answer
         else:
             self._listener(answer)
+        if self.is_held:
+            self.release()
+
+    def release(self) -> None:
+        if self.is_held:
+            self.is_held = False
+            if self.on_release is not None:
+                self.on_release()
 
     def listen(self, listener: Callable[[A], None]) -> None:
         """Calls `listener` with the answer, at once if it is there."""

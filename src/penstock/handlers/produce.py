@@ -100,7 +100,8 @@ def _append(
 
 
 def _append_verified(request: ProduceRequest, wanted: list[AppendTo], context: Context) -> Any:
-    """The coordinator has its say first: at once where it is here, and its record need not be waited for."""
+    """The coordinator has its say first: at once where it is here, and its record need not be waited for. Until then nothing behind
+    this request is looked at, as a partition whose transaction is open already would take the next batch before this one's."""
     assert request.transactional_id is not None
     pending: Pending[Any] | None = None
     ready: list[list[AppendTo]] = []
@@ -114,7 +115,7 @@ def _append_verified(request: ProduceRequest, wanted: list[AppendTo], context: C
     verify_appends(context.services, request.transactional_id, wanted, context.version, verified)
     if ready:
         return _append(request, ready[0], context)
-    pending = Pending()
+    pending = Pending(is_held=True)
     return pending
 
 
@@ -127,6 +128,7 @@ def _resolve(pending: Pending[Any], append: Callable[[], Any], context: Context)
         answer = NO_ANSWER
     if isinstance(answer, Pending):
         pending.follow(answer)
+        pending.release()
     else:
         pending.resolve(answer)
 

@@ -92,14 +92,7 @@ def _verified(request: Any, context: Context, then: Callable[[PenstockError | No
     guard = partition.verifications.begin(*producer)
 
     def answered(outcomes: dict[TopicPartition, PenstockError | None]) -> None:
-        error = outcomes[partition.topic_partition]
-        if partition.is_in_transaction(*producer):
-            error = None  # the commit before this one has opened it meanwhile
-        elif error is None:
-            try:
-                partition.verifications.grant(*producer, guard)
-            except PenstockError as refusal:
-                error = refusal
+        error = verification.why_refused(partition, producer, guard, outcomes[partition.topic_partition])
         then(None if error is None else _for_producers(error, context.version))
 
     adds = context.version >= ADDS_FROM

@@ -25,6 +25,7 @@ from penstock.handlers.services import Services
 from penstock.records.batch import HEADER_BYTES, TRANSACTIONAL_BIT, read_header
 from penstock.replication.append import AppendTo
 from penstock.replication.errors import NotEnoughReplicasError
+from penstock.replication.partition import Partition
 
 ABORTABLE_FROM, ADDS_FROM = 11, 12
 """Versions of Produce that know TRANSACTION_ABORTABLE, and that add their partitions by writing to them."""
@@ -120,17 +121,28 @@ def verify_appends(
             number = numbers[topic_partition]
             partition = wanted[number].partition
             assert partition is not None
-            if partition.is_in_transaction(*producer):
-                continue  # the write before this one has opened it meanwhile
-            try:
-                if error is not None:
-                    raise _for_producers(error, version)
-                partition.verifications.grant(*producer, guards[number])
-            except PenstockError as refusal:
-                checked[number] = AppendTo(None, b"", refusal)
+            refusal = why_refused(partition, producer, guards[number], error)
+            if refusal is not None:
+                checked[number] = AppendTo(None, b"", _for_producers(refusal, version))
         then(checked)
 
     ask(services, transactional_id, producer, numbers, answered, add=version >= ADDS_FROM)
+
+
+def why_refused(
+    partition: Partition, producer: ProducerStamp, guard: int, error: PenstockError | None
+) -> PenstockError | None:
+    """With the coordinator's word, an error or none: why the write that was asked about may not go on. None where it may."""
+    if partition.is_in_transaction(*producer):
+        return None  # the write before this one has opened it meanwhile
+    if not partition.is_leader:
+        return None  # it refuses the write itself, in words that send the client elsewhere
+    if error is None:
+        try:
+            partition.verifications.grant(*producer, guard)
+        except PenstockError as refusal:
+            return refusal
+    return error
 
 
 def _partition(append: AppendTo) -> TopicPartition:

@@ -135,7 +135,7 @@ class Connection(asyncio.BufferedProtocol):
         """Since reading last paused for the others: the loop would read several megabytes of one client before it turns."""
         self._is_working_off = False
         self._is_held = False
-        """Whether the last request is not dispatched yet: nothing behind it is."""
+        """Whether the last request has not begun: nothing behind it does."""
         self._closing = False
         self.active = True
         """Whether bytes came, or many were taken, since somebody last set this to False: what idle connections are told by."""
@@ -201,6 +201,9 @@ class Connection(asyncio.BufferedProtocol):
                     self._turn.settle()
                     if self._closing:
                         break
+                    if self._is_held:
+                        self._put_off(frames[number - 1 :])
+                        break
                 self._take(self._handle(frame), is_alone, is_alone and len(frame) <= WATCHED_BYTES_MAX)
                 if self._ready_bytes > WRITE_BUFFER_BYTES:  # short requests may have long answers
                     self.flush()
@@ -217,6 +220,18 @@ class Connection(asyncio.BufferedProtocol):
         self._gathered -= 1
         if not self._closing:
             self._take(self._handle(frame) if answer is None else answer)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nothing more of it is handled, for now or ever."""
+        return self._closing or self._is_held
+
+    def take_back(self, frames: list[bytes]) -> None:
+        """Gathered requests that are not handled, as one before them stopped this connection."""
+        self._gathered -= len(frames)
+        if frames and not self._closing:
+            self._backlog.extendleft(reversed(frames))
+            self._pause_reading()
 
     def end_turn(self) -> None:
         """Called in each turn of the loop that this connection has a part in, after every request of the turn."""
@@ -354,9 +369,9 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(outcome, Waiting):
             slot = _Slot(outcome, None)
             self._slots.append(slot)
-            if outcome.is_held:
+            if outcome.pending.is_held:
                 self._is_held = True
-                outcome.on_release = self._released
+                outcome.pending.on_release = self._released
             outcome.pending.listen(lambda answer: self._answered(slot, answer))
             return
         self._slots.append(_Slot(None, outcome))

@@ -33,26 +33,13 @@ _VERSION_AT = 3
 
 
 class Waiting:
-    """An answer that will come; `encode` turns it into the bytes to send.
+    """An answer that will come; `encode` turns it into the bytes to send."""
 
-    While `is_held` its request is not even dispatched: those behind it on its connection wait too, or a leave could
-    overtake a commit. `on_release` is called when that is over.
-    """
+    __slots__ = ("encode", "pending")
 
-    __slots__ = ("encode", "is_held", "on_release", "pending")
-
-    def __init__(
-        self, pending: Pending[Any], encode: Callable[[Any], bytes | Parts | None], *, is_held: bool = False
-    ) -> None:
+    def __init__(self, pending: Pending[Any], encode: Callable[[Any], bytes | Parts | None]) -> None:
         self.pending = pending
         self.encode = encode
-        self.is_held = is_held
-        self.on_release: Callable[[], object] | None = None
-
-    def release(self) -> None:
-        self.is_held = False
-        if self.on_release is not None:
-            self.on_release()
 
 
 Outcome = bytes | Parts | Waiting | None
@@ -70,8 +57,7 @@ def postponed(dispatch: Dispatch, frame: Buffer, peer: Peer, run: Run) -> Waitin
         for waiting in inner:
             waiting.abandon()
 
-    pending: Pending[bytes | Parts | None] = Pending(abandon)
-    held = Waiting(pending, lambda parts: parts, is_held=True)
+    pending: Pending[bytes | Parts | None] = Pending(abandon, is_held=True)
 
     def go() -> None:
         if pending.is_abandoned:
@@ -89,15 +75,15 @@ def postponed(dispatch: Dispatch, frame: Buffer, peer: Peer, run: Run) -> Waitin
             encode = outcome.encode
             inner.append(outcome.pending)
             outcome.pending.listen(lambda answer: pending.resolve(encode(answer)))
-            if outcome.is_held:
-                outcome.on_release = held.release
-                return
+            if outcome.pending.is_held:
+                outcome.pending.on_release = pending.release
+            else:
+                pending.release()
         else:
             pending.resolve(outcome)
-        held.release()
 
     run(go)
-    return held
+    return Waiting(pending, lambda parts: parts)
 
 
 class Dispatcher:

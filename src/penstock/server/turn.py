@@ -134,7 +134,8 @@ class Turn:
                 sender = senders[at]
                 sender.take_gathered(requests[at][0], None)
                 at += 1
-                if sender.is_closing:  # nothing behind it is handled
+                if sender.is_stopped:
+                    sender.take_back([requests[n][0] for n in range(at, len(requests)) if senders[n] is sender])
                     left = [number for number in range(at, len(requests)) if senders[number] is not sender]
                     requests, senders, at = [requests[n] for n in left], [senders[n] for n in left], 0
 

@@ -139,5 +139,7 @@ def test_a_second_directory_that_fails_while_the_first_is_being_seen_to_is_seen_
             deaf.pop()(PeerAnswer())
         deaf.pop()(PeerAnswer(partition_errors=dict(lost)))
     world.first.loop.turn()
-    states = [layout.decode_state(path, world.read(path).data) for path in (layout.state_path("u", n) for n in replicas)]
+    states = [
+        layout.decode_state(path, world.read(path).data) for path in (layout.state_path("u", n) for n in replicas)
+    ]
     assert [one.leader for one in states] == [2, 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,16 @@ import pytest
 from tests.support.transaction_requests import Stamp, TransactionRequests
 from tests.unit.drivers.replicated import GROUPS, Replicated
 from tests.unit.handlers.test_groups import send_fetch
-from tests.unit.handlers.test_transaction_apis import T0, Served, opened, produce
+from tests.unit.handlers.test_transaction_apis import T0, T1, Served, opened, produce
+from tests.unit.handlers.world import shape
+from tests.unit.server.test_connection import FakeTransport, connected, frame, receive
 
 from penstock.base.ids import TopicPartition
 from penstock.coordinator.groups.messages import Asker, Commit
 from penstock.handlers import verification
 from penstock.handlers.services import Services
 from penstock.records.batch import assigned, scan
-from penstock.records.build import build_end_marker
+from penstock.records.build import build_batch, build_end_marker
 
 
 class Coordinator:
@@ -92,6 +95,73 @@ def test_writes_that_were_asked_about_together_are_written_together(
     coordinator.arrive()
     assert produced(first, second) == ["none", "none"]
     assert world.log(T0).end_offset == 1 + sequence
+
+
+def test_a_write_that_is_asked_about_lets_nothing_of_its_connection_overtake_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another partition of it has its transaction open: that one would take the next batch first, and be out of order."""
+    world = Served(tmp_path)
+    stamp = opened(world, T0, T1)
+    assert produce(world, stamp, T0) == "none"
+    coordinator = Coordinator(monkeypatch)
+    transport = FakeTransport()
+    client = connected(lambda payload, _peer: world.send_frame(payload), transport)
+    receive(client, b"".join(frame(several(world, stamp, entries)) for entries in ([(1, 0), (0, 1)], [(0, 2)])))
+    assert (world.log(T1).end_offset, world.log(T0).end_offset) == (0, 1)
+    coordinator.arrive()
+    world.loop.turn()
+    assert (world.log(T1).end_offset, world.log(T0).end_offset) == (1, 3)
+    assert not client.is_busy
+    assert transport.sent
+
+
+def several(world: Served, stamp: Stamp, entries: list[tuple[int, int]]) -> bytes:
+    """A request with one record for each (partition, sequence)."""
+    asked = shape(0, 9)
+    made = []
+    for partition, sequence in entries:
+        records = build_batch(
+            [(1, None, b"v", ())],
+            producer_id=stamp.producer_id,
+            producer_epoch=stamp.epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        made.append(asked.topic_data.partition_data.make(index=partition, records=bytes(records)))
+    topics = (asked.topic_data.make(name="t", partition_data=tuple(made)),)
+    request = asked.make(transactional_id="x", acks=-1, timeout=timedelta(seconds=5), topic_data=topics)
+    return world.frame(0, 9, request)
+
+
+@pytest.mark.parametrize("version", [9, 11, 12])
+def test_a_write_whose_partition_moves_while_it_is_asked_about_is_sent_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """A word of the transaction's state would end it for the client."""
+    world = Replicated(tmp_path)
+    stamp = opened(world, T0)
+    world.lead(T0)
+    coordinator = Coordinator(monkeypatch)
+    late = send_write(world, stamp, 0, version)
+    world.lead(T0, leader=2)
+    coordinator.arrive()
+    assert produced(late) == ["not_leader_or_follower"]
+
+
+def test_offsets_whose_group_moves_while_they_are_asked_about_are_sent_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = Replicated(tmp_path)
+    stamp = opened(world, T0)
+    assert world.requests.add_offsets("x", stamp, "g") == "none"
+    world.lead(GROUPS)
+    world.fetch_all(GROUPS)
+    coordinator = Coordinator(monkeypatch)
+    late = send_offset(world, stamp)
+    world.lead(GROUPS, leader=2)
+    coordinator.arrive()
+    assert [one.error_code.name for one in late.read().topics[0].partitions] == ["not_coordinator"]
 
 
 def test_a_write_that_adds_its_partition_need_not_wait_for_what_the_one_before_it_adds(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.server.test_connection import FakeTransport, ManualTurn, connected, frame, receive
 
 from penstock.handlers.api import CloseConnectionError, Peer, Pending
@@ -15,7 +17,7 @@ SHORT = b"\0\0"
 
 
 class Broker:
-    """What begins with `SHORT` may be handled with others; `hard` is not, `later` waits, `bad` closes, `bug` is one."""
+    """What begins with `SHORT` may be handled with others; `hard` is not, `late` waits, `held` too and keeps those behind it, `bad` closes, `bug` is one."""
 
     def __init__(self) -> None:
         self.handled: list[list[bytes]] = []
@@ -42,7 +44,7 @@ class Broker:
         for payload, _ in requests[first:]:
             if payload.startswith(SHORT + b"bug"):
                 raise RuntimeError("a mistake")
-            if payload[2:6] in (b"hard", b"late", b"bad"):
+            if payload[2:6] in (b"hard", b"late", b"held", b"bad"):
                 break
             taken.append(payload)
         if taken:
@@ -53,8 +55,8 @@ class Broker:
         self.handled.append([payload])
         if payload.endswith(b"bad"):
             raise CloseConnectionError("bad")
-        if payload.endswith(b"late"):
-            self.pending.append(Pending())
+        if payload.endswith((b"late", b"held")):
+            self.pending.append(Pending(is_held=payload.endswith(b"held")))
             return Waiting(self.pending[-1], lambda said: said)
         return answer(payload)
 
@@ -191,6 +193,77 @@ def test_answers_of_gathered_requests_wait_behind_one_that_is_not_there_yet() ->
     receive(client, short(b"c"))
     broker.pending[0].resolve(b"at last;")
     assert transport.sent == b"a;at last;b;c;"
+
+
+def test_what_was_gathered_behind_a_request_that_is_held_waits_and_others_do_not() -> None:
+    broker = Broker()
+    (client, transport), (other, to_other) = broker.client(), broker.client()
+    receive(client, short(b"a", b"held", b"b", b"hard"))
+    receive(other, short(b"c"))
+    assert (transport.sent, to_other.sent) == (b"a;", b"c;")
+    assert broker.handled == [[SHORT + b"a"], [SHORT + b"held"], [SHORT + b"c"]]
+    receive(client, short(b"d"))
+    (held,) = broker.pending
+    held.release()
+    assert [payload for payloads in broker.handled[3:] for payload in payloads] == [
+        SHORT + one for one in (b"b", b"hard", b"d")
+    ]
+    assert transport.sent == b"a;", "its answer is not there yet"
+    held.resolve(b"held;")
+    assert transport.sent == b"a;held;b;hard;d;"
+    assert not client.is_busy
+    assert transport.reading
+
+
+class Ordered(Broker):
+    """Notes what is begun while something else of the connection is held."""
+
+    def long(self, payload: bytes, peer: Peer) -> Outcome:
+        assert not any(one.is_held for one in self.pending), payload
+        return super().long(payload, peer)
+
+    def dispatch_short(self, requests: Sequence[tuple[bytes, Peer]], first: int) -> list[bytes | Waiting | None]:
+        said = super().dispatch_short(requests, first)
+        assert not said or not any(one.is_held for one in self.pending)
+        return said
+
+
+STEPS = st.one_of(
+    st.lists(st.sampled_from([b"short", b"hard", b"late", b"held", b"long"]), min_size=1, max_size=6),
+    st.sampled_from(["turn", "release", "resolve"]),
+)
+
+
+@given(steps=st.lists(STEPS, max_size=20))
+def test_whatever_is_held_requests_begin_and_are_answered_in_their_order(steps: list[list[bytes] | str]) -> None:
+    broker = Ordered()
+    client, transport = broker.client()
+    sent: list[bytes] = []
+
+    def step(name: str) -> None:
+        waiting = [one for one in broker.pending if not one.is_resolved]
+        if name == "turn":
+            while broker.turn.is_planned:
+                broker.turn.end()
+        elif name == "release" and waiting:
+            waiting[-1].release()
+        elif waiting:
+            waiting[0].resolve(b"later;")
+
+    for one in [*steps, *["turn", "resolve"] * 120, "turn"]:
+        if isinstance(one, str):
+            step(one)
+            continue
+        data = b""
+        for kind in one:
+            payload = b"%s%d%s" % (b"" if kind == b"long" else SHORT + kind[:4], len(sent), kind)
+            sent.append(payload)
+            data += frame(payload)
+        receive(client, data)
+    assert [payload for payloads in broker.handled for payload in payloads] == sent
+    expected = [b"later;" if one.endswith((b"late", b"held")) else answer(one) for one in sent]
+    assert transport.sent == b"".join(expected)
+    assert not client.is_busy
 
 
 def test_nothing_behind_a_request_that_closes_its_connection_is_handled() -> None:
