@@ -29,6 +29,7 @@ from tests.support.cluster_load import admin as client_of
 from tests.support.history import History
 from tests.support.processes import wait_until
 
+from penstock.cli.main import main
 from penstock.testing import Cluster
 
 pytestmark = pytest.mark.long
@@ -116,11 +117,15 @@ def test_a_topic_goes_while_a_broker_is_away_and_from_that_ones_disk_when_it_is_
         lambda: not any(one.exists() for one in directories[:6]), seconds=WAIT_SECONDS, what="two have no logs of it"
     )
     assert all(one.is_dir() for one in directories[6:])
+    with pytest.raises(KafkaException, match="exists already, or waits for brokers to delete its logs"):
+        admin.create_topics([NewTopic("goes", 1, 2)])["goes"].result(WAIT_SECONDS)
     cluster.start_broker(3)
     wait_until(lambda: not any(one.exists() for one in directories), seconds=WAIT_SECONDS, what="no log is left")
 
 
-def test_without_zookeeper_produce_and_fetch_go_on_and_all_heals(cluster: Cluster, admin: AdminClient) -> None:
+def test_without_zookeeper_produce_and_fetch_go_on_and_all_heals(
+    cluster: Cluster, admin: AdminClient, capsys: pytest.CaptureFixture[str]
+) -> None:
     """For five minutes, which is longer than anybody's session."""
     topic = "no-zookeeper"
     make_topic(cluster, topic)
@@ -135,6 +140,8 @@ def test_without_zookeeper_produce_and_fetch_go_on_and_all_heals(cluster: Cluste
             load.wait_for_more(300)
             assert read_everything(cluster, topic, History()) > acknowledged
             assert _refusal_of_a_topic(admin, "too-early").code() == KafkaError.REQUEST_TIMED_OUT
+            assert main(["topics", "create", "too-early", "-b", cluster.bootstrap_servers]) == 1
+            assert "there is no connection to the store for now" in capsys.readouterr().err
         cluster.zookeeper.start()
         wait_until(lambda: _is_created(admin, "late-enough"), seconds=WAIT_SECONDS, what="a topic can be made again")
         load.wait_for_more()

@@ -170,10 +170,48 @@ def test_a_broker_that_hangs_is_not_called_alive(tmp_path: Path, capsys: pytest.
     os.kill(pid, signal.SIGSTOP)
     try:
         wait_until(lambda: alive(status(up, capsys)) == [2, 3], seconds=WAIT_SECONDS, what="broker 1 is out")
+        up.read_until("broker 1 does not answer: the others do without it")
     finally:
         os.kill(pid, signal.SIGCONT)
     wait_until(lambda: alive(status(up, capsys)) == [1, 2, 3], seconds=WAIT_SECONDS, what="broker 1 is back")
+    up.read_until("broker 1 is back")
     assert up.end() == 0
+
+
+def test_a_second_ctrl_c_ends_what_hangs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    up = Up(tmp_path / "cluster").wait()
+    os.kill(status(up, capsys)["brokers"][1]["pid"], signal.SIGSTOP)
+    up.process.send_signal(signal.SIGINT)
+    up.read_until("waiting for broker 2 to stop; Ctrl-C once more ends it soon")
+    assert up.end(signal.SIGINT) == 0
+    assert processes_of(up.data) == []
+
+
+def test_brokers_of_an_earlier_start_that_are_left_out_are_named(tmp_path: Path) -> None:
+    data = tmp_path / "cluster"
+    for name in ("broker-1", "broker-2", "broker-3"):
+        (data / name).mkdir(parents=True)
+    command = [*PENSTOCK, "cluster", "up", "--data", str(data), "--listen", "127.0.0.1:0", "--brokers", "1"]
+    with Child(command, output=tmp_path / "said") as child:
+        wait_until(lambda: "ready " in (tmp_path / "said").read_text(), seconds=WAIT_SECONDS, what="it is up")
+        assert child.stop() == 0
+    said = (tmp_path / "said").read_text().splitlines()
+    assert [line.split(" is not started")[0] for line in said[:2]] == [
+        f"penstock: {data / name}" for name in ("broker-2", "broker-3")
+    ]
+
+
+def test_a_cluster_stands_where_it_was_asked_for_whatever_its_path_is_called(tmp_path: Path) -> None:
+    """And its ZooKeeper has the port of the last time, though connections to it have just ended."""
+    data = tmp_path / "\u00fc \\ \U0001f6b0"
+    seen = []
+    for _ in range(2):
+        up = Up(data).wait()
+        seen.append(json.loads((data / "cluster.json").read_text())["zookeeper"])
+        assert up.end() == 0
+        assert (data / "zookeeper" / "version-2").is_dir()
+    assert list(tmp_path.iterdir()) == [data]
+    assert seen[0] == seen[1]
 
 
 def test_whoever_kills_the_command_leaves_nothing_running(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,13 +60,25 @@ def server_command(config: Path) -> list[str]:
     return [find_java(), *_FLAGS, "-cp", find_jars(), _MAIN, str(config)]
 
 
+def server_environment() -> dict[str, str]:
+    """With names of files in UTF-8, whatever the terminal speaks: Java would take others for them."""
+    return {**os.environ, "LC_ALL": "C.UTF-8"}
+
+
+def _in_properties(text: str) -> str:
+    """As a value of Java's properties, which know no encoding but Latin-1."""
+    units = text.replace("\\", "\\\\").encode("utf-16-be")
+    codes = (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
+    return "".join(chr(code) if code < 0x80 else f"\\u{code:04x}" for code in codes)
+
+
 def write_server_config(
     data: Path, host: str, port: int, *, member_id: int | None = None, members: Mapping[int, str] | None = None
 ) -> Path:
     """Makes the data directory and the configuration in it; `members` maps ids to `host:port:port` of an ensemble."""
     data.mkdir(parents=True, exist_ok=True)
     lines = [
-        f"dataDir={data}",
+        f"dataDir={_in_properties(str(data))}",
         f"clientPort={port}",
         f"clientPortAddress={host}",
         f"tickTime={TICK_MS}",
@@ -106,7 +118,7 @@ def child_main(data: str, ends_with_parent: str, *command: str) -> None:
         keep_others_out(Path(data))
     except DirectoryLockedError as error:
         sys.exit(str(error))
-    os.execv(command[0], command)
+    os.execve(command[0], command, server_environment())
 
 
 class ZooKeeperServer:

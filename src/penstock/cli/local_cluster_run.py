@@ -29,6 +29,8 @@ FILE_NAME = "cluster.json"
 OK, FAILED = 0, 1
 _START_SECONDS_MAX = 120
 _STOP_SECONDS_MAX = 60
+_HURRIED_SECONDS_MAX = 5
+_SILENT_SECONDS_MAX = 5
 _LOOK_SECONDS = 1.0
 _PAUSE_SECONDS = 0.05
 _EACH_ITS_OWN = (
@@ -42,6 +44,8 @@ _EACH_ITS_OWN = (
 )
 """Keys that cannot hold for every broker, and that this command gives each."""
 _COMPLAINT = "penstock: "
+_PATIENCE = {"request_timeout_ms": "2000", "default_api_timeout_ms": "10000"}
+"""Of who asks brokers that may hang."""
 _NUMBERS_MAX = {"id": 2**31 - 1, "pid": 2**31 - 1, "port": PORT_MAX}
 
 
@@ -105,10 +109,12 @@ class _Stopped(Exception):
 
 
 class _Signals:
-    """SIGTERM and Ctrl-C: while the cluster starts they end that at once, afterwards whoever waits for `stop` hears of them."""
+    """SIGTERM and Ctrl-C: while the cluster starts they end that at once, afterwards whoever waits for `stop` hears of them, and of
+    a second one whoever looks at `hurry`."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
+        self.hurry = threading.Event()
         self._is_starting = True
 
     def listen(self) -> None:
@@ -116,6 +122,8 @@ class _Signals:
             signal.signal(number, self._came)
 
     def _came(self, *_: object) -> None:
+        if self.stop.is_set():
+            self.hurry.set()
         self.stop.set()
         if self._is_starting:
             self._is_starting = False  # the next one does not disturb what this one began
@@ -138,6 +146,9 @@ def run_up(data: Path, brokers: int, listen: str, settings: Mapping[str, str]) -
         with writing(SystemFiles(), [str(data)]):
             if _is_running(data):
                 raise LocalClusterError(f"a cluster runs in {data} already")
+            for left_out in _left_out(data, brokers):
+                sentence = f"{left_out} is not started: what only it has nobody leads, until it is (--brokers)"
+                print(f"penstock: {sentence}", file=sys.stderr, flush=True)
             return _run(data, brokers, host, first_port, settings)
     except DirectoryLockedError:
         raise LocalClusterError(f"a cluster runs in {data} already, or starts there") from None
@@ -167,13 +178,19 @@ def _run(data: Path, brokers: int, host: str, first_port: int, settings: Mapping
         return FAILED
     finally:
         signals.started()
-        _stop_all(children)
+        _stop_all(children, signals.hurry)
         zookeeper.stop()
         _stop_successor(zookeeper.data)
 
 
 def _directory(data: Path, broker_id: int) -> Path:
     return data / f"broker-{broker_id}"
+
+
+def _left_out(data: Path, brokers: int) -> list[Path]:
+    """Brokers' directories of an earlier start with more of them."""
+    started = {_directory(data, number) for number in range(1, brokers + 1)}
+    return sorted(path for path in data.glob("broker-*") if path.is_dir() and path not in started)
 
 
 def _replication(brokers: int) -> dict[str, str]:
@@ -190,7 +207,9 @@ def _replication(brokers: int) -> dict[str, str]:
 
 def _watch(zookeeper: ZooKeeperServer, children: list[_Child], stop: threading.Event) -> None:
     """Says when a broker or ZooKeeper ends or is back, or the controller changes, until it is time to stop."""
-    alive = {child.broker_id for child in children}
+    serving = {child.broker_id for child in children}
+    left_out: set[int] = set()
+    """Processes that the others did not know of at the last look."""
     controller = -1
     is_coordinated = True
     while not stop.wait(_LOOK_SECONDS):
@@ -198,32 +217,50 @@ def _watch(zookeeper: ZooKeeperServer, children: list[_Child], stop: threading.E
             is_coordinated = not is_coordinated
             ended = "ZooKeeper ended: brokers serve what they have, and nothing can be changed"
             print("ZooKeeper is back" if is_coordinated else ended, flush=True)
-        now = {child.broker_id for child in children if child.is_there()}
-        for broker_id in sorted(alive ^ now):
-            print(f"broker {broker_id} {'is back' if broker_id in now else 'ended'}", flush=True)
-        alive = now
-        told = _ask([child.described() for child in children if child.broker_id in alive])
+        there = {child.broker_id for child in children if child.is_there()}
+        # First those that answered last: who hangs takes its time.
+        asked = sorted(children, key=lambda child: child.broker_id not in serving)
+        told = _ask([child.described() for child in asked if child.broker_id in there])
+        left_out_before, left_out = left_out, set() if told is None else there - told.brokers.keys()
+        now = (there - left_out) | (serving & left_out - left_out_before)
+        for broker_id in sorted(serving ^ now):
+            went = "does not answer: the others do without it" if broker_id in there else "ended"
+            print(f"broker {broker_id} {'is back' if broker_id in now else went}", flush=True)
+        serving = now
         if told is not None and told.controller not in (controller, -1):
             controller = told.controller
+            some = "brokers {} are" if len(serving) > 1 else "broker {} is"
             print(
-                f"brokers {', '.join(map(str, sorted(alive)))} are alive, broker {controller} is the controller",
+                f"{some.format(', '.join(map(str, sorted(serving))))} alive, broker {controller} is the controller",
                 flush=True,
             )
 
 
-def _stop_all(children: list[_Child]) -> None:
+def _stop_all(children: list[_Child], hurry: threading.Event) -> None:
     """One after the other, so that leaders can move as long as there is somewhere to go."""
     for child in children:
-        process = child.process
-        if process is None:
-            continue
-        process.terminate()
-        try:
-            process.wait(_STOP_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
+        if child.process is not None:
+            _stop(child.process, child.broker_id, hurry)
+            _stop_successor(child.data)
+
+
+def _stop(process: subprocess.Popen[str], broker_id: int, hurry: threading.Event) -> None:
+    process.terminate()
+    begun = time.monotonic()
+    deadline = begun + _STOP_SECONDS_MAX
+    is_silent, is_hurried = True, False
+    while process.poll() is None:
+        now = time.monotonic()
+        if now > deadline:
             process.kill()
-            process.wait()
-        _stop_successor(child.data)
+        elif hurry.is_set() and not is_hurried:
+            is_hurried, deadline = True, now + _HURRIED_SECONDS_MAX
+            process.terminate()  # the second one hurries it, if it hears that
+        elif is_silent and now - begun > _SILENT_SECONDS_MAX:
+            is_silent = False
+            print(f"waiting for broker {broker_id} to stop; Ctrl-C once more ends it soon", flush=True)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_PAUSE_SECONDS)
 
 
 def _stop_successor(home: Path) -> None:
@@ -269,6 +306,9 @@ def _zookeeper_port(data: Path) -> int:
     with contextlib.suppress(LocalClusterError, ValueError, OSError):
         port = int(_read_file(data)["zookeeper"].rpartition(":")[2])
         with socket.socket() as probe:
+            probe.setsockopt(
+                socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+            )  # as ZooKeeper does: connections that ended linger
             probe.bind(("127.0.0.1", port))
         return port
     return free_port()
@@ -348,7 +388,7 @@ def _ask(brokers: list[dict[str, Any]]) -> Metadata | None:
     servers = ",".join(f"{broker['host']}:{broker['port']}" for broker in brokers)
     if not servers:
         return None
-    with contextlib.suppress(PenstockError, OSError), open_cluster(servers) as cluster:
+    with contextlib.suppress(PenstockError, OSError), open_cluster(servers, **_PATIENCE) as cluster:
         return cluster.metadata(())
     return None
 

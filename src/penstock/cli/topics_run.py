@@ -12,7 +12,7 @@ from penstock.cli.cluster import open_cluster
 from penstock.cli.output import Output
 from penstock.client import admin
 from penstock.client.admin import ResourceKind
-from penstock.client.offsets import EARLIEST, LATEST, list_offsets
+from penstock.client.offsets import EARLIEST, LATEST, known_offsets
 
 OK = 0
 
@@ -73,8 +73,8 @@ def run_describe(servers: str, topics: Sequence[str], output: Output) -> int:
         led = [
             TopicPartition(topic.name, one.partition) for topic in found for one in topic.partitions if one.leader >= 0
         ]
-        starts = list_offsets(cluster, dict.fromkeys(led, EARLIEST))
-        ends = list_offsets(cluster, dict.fromkeys(led, LATEST))
+        starts = known_offsets(cluster, dict.fromkeys(led, EARLIEST))
+        ends = known_offsets(cluster, dict.fromkeys(led, LATEST))
     rows = []
     for topic in found:
         for one in topic.partitions:

@@ -24,7 +24,7 @@ def zookeeper(
     ] = None,
 ) -> None:
     """Run a ZooKeeper server from the jars that come with pyspark, until it is stopped."""
-    from penstock.app.zookeeper_server import keep_others_out, server_command, write_server_config
+    from penstock.app.zookeeper_server import keep_others_out, server_command, server_environment, write_server_config
 
     host, _, port = listen.rpartition(":")
     if not host or not is_port(port):
@@ -41,7 +41,7 @@ def zookeeper(
     data = data.absolute()
     keep_others_out(data)
     command = server_command(write_server_config(data, host, int(port), member_id=member_id, members=members))
-    os.execv(command[0], command)
+    os.execve(command[0], command, server_environment())
 
 
 def _check_free(host: str, port: int) -> None:

@@ -286,7 +286,8 @@ def _change(
                 raise
         checked = result(answer)
         if is_done_once and checked.error_code == ErrorCode.request_timed_out:
-            raise UnfinishedError(f"{what}: the broker has not finished it in time; it may yet")
+            said = getattr(checked, "error_message", None)
+            raise UnfinishedError(f"{what}: {said or 'the broker has not finished it in time; it may yet'}")
         _check(checked, what, doubt)
 
     again(cluster, ask)

@@ -19,6 +19,8 @@ EARLIEST = -2
 NO_OFFSET = -1
 NOT_FOUND = -1
 CONSUMER_REPLICA_ID = -1
+_ROUNDS = 2
+"""Who leads may have changed since it was last looked for."""
 
 
 class ListedOffset(NamedTuple):
@@ -39,24 +41,44 @@ def list_offsets(
     left = dict(timestamps)
     attempts = cluster.attempts()
     while True:
-        failed: ClientError | None = None
-        by_node: dict[int, list[TopicPartition]] = {}
-        for partition in left:
-            try:
-                by_node.setdefault(cluster.leader(partition).node, []).append(partition)
-            except (AnswerError, UnreachableError) as error:
-                failed = error
-        for node, partitions in by_node.items():
-            try:
-                failed = _ask(cluster, node, {one: left[one] for one in partitions}, read_committed, found) or failed
-            except UnreachableError as error:
-                failed = error
-                _forget(cluster, partitions)
+        failed = _ask_leaders(cluster, left, read_committed, found)
         left = {partition: at for partition, at in left.items() if partition not in found}
         if not left:
             return {partition: found[partition] for partition in timestamps}
         assert failed is not None
         attempts.failed(failed)
+
+
+def known_offsets(cluster: Cluster, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListedOffset]:
+    """As `list_offsets`, without those that cannot be had for now."""
+    found: dict[TopicPartition, ListedOffset] = {}
+    for _ in range(_ROUNDS):
+        left = {partition: at for partition, at in timestamps.items() if partition not in found}
+        _ask_leaders(cluster, left, False, found)
+    return found
+
+
+def _ask_leaders(
+    cluster: Cluster,
+    timestamps: Mapping[TopicPartition, int],
+    read_committed: bool,
+    found: dict[TopicPartition, ListedOffset],
+) -> ClientError | None:
+    """Asks each leader once, fills `found`, and returns an error that may pass if there was one."""
+    failed: ClientError | None = None
+    by_node: dict[int, list[TopicPartition]] = {}
+    for partition in timestamps:
+        try:
+            by_node.setdefault(cluster.leader(partition).node, []).append(partition)
+        except (AnswerError, UnreachableError) as error:
+            failed = error
+    for node, partitions in by_node.items():
+        try:
+            failed = _ask(cluster, node, {one: timestamps[one] for one in partitions}, read_committed, found) or failed
+        except UnreachableError as error:
+            failed = error
+            _forget(cluster, partitions)
+    return failed
 
 
 def _forget(cluster: Cluster, partitions: Iterable[TopicPartition]) -> None:

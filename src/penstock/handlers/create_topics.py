@@ -16,7 +16,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from penstock.base.errors import ConfigError, PenstockError
-from penstock.controller.errors import InvalidRequestError
+from penstock.controller.errors import InvalidRequestError, TopicExistsError
 from penstock.controller.topics import NewTopic, TopicDecision
 from penstock.handlers.api import Context, Pending
 from penstock.handlers.authoriser import CLUSTER_NAME, Action, Resource
@@ -106,12 +106,13 @@ def _answer(
                 )
             )
             continue
-        code = ErrorCode.topic_already_exists if isinstance(outcome, NodeExistsError) else code_of(outcome)
+        if isinstance(outcome, NodeExistsError):  # of which this broker has not heard
+            outcome = TopicExistsError(f"topic {name} exists already, or waits for brokers to delete its logs")
         topics.append(
             response.topics.make(
                 name=name,
                 topic_id=uuid.UUID(int=0),
-                error_code=code,
+                error_code=code_of(outcome),
                 error_message=str(outcome),
                 num_partitions=-1,
                 replication_factor=-1,

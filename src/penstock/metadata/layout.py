@@ -274,7 +274,7 @@ def decode_broker(path: str, data: bytes) -> BrokerNode:
 
 
 def encode_controller(broker_id: int, wall_ms: int) -> bytes:
-    return _json({"version": 1, "brokerid": broker_id, "timestamp": str(wall_ms)})
+    return _json({"version": 2, "brokerid": broker_id, "timestamp": str(wall_ms), "kraftControllerEpoch": -1})
 
 
 def decode_controller(data: bytes) -> int:

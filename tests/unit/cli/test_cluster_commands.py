@@ -81,6 +81,13 @@ def test_a_number_that_the_wire_has_no_room_for_is_a_mistake(run: Run, arguments
     assert len(said.splitlines()) == 1
 
 
+def test_a_partition_whose_end_nobody_can_tell_for_now_hides_nothing_else(broker: Broker, run: Run) -> None:
+    assert run("topics", "create", "quiet")[0] == 0
+    broker.faults.fail("ListOffsets", "offset_not_available", times=3)  # its start twice, its end once
+    (row,) = objects(run("topics", "describe", "quiet", "--json")[1])
+    assert (row["leader"], row["start_offset"], row["end_offset"]) == (1, None, 0)
+
+
 def test_what_is_produced_is_consumed(run: Run) -> None:
     run("topics", "create", "way", "--partitions", "2")
     code, _, said = run("produce", "way", "-k", ":", "-H", "from=here", stdin="a:1\nb:2\r\nc:with:colon\n")
