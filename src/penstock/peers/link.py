@@ -7,6 +7,7 @@ error: whether it was carried out is not known.
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from collections import deque
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from penstock.protocol.primitives import INT32, skip_tags, string
 FRAME_BYTES_MAX = 1 << 30
 _HEAD = struct.Struct(">ihhi")
 _ROOM_BYTES = 16 * 1024
+_KEEP_ALIVE = (("TCP_KEEPIDLE", 3), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 4))
+"""Seconds of silence until the other machine is asked whether it is there, and between two questions, and how many."""
 
 
 class Body(NamedTuple):
@@ -122,6 +125,14 @@ class _Wire(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
+        # A machine that lost its power closes nothing: who waits for its answer would wait until that is overdue, though
+        # it is back, or another leads.
+        with_options = transport.get_extra_info("socket")
+        if with_options is not None:
+            with_options.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in _KEEP_ALIVE:
+                if hasattr(socket, name):  # Linux has them
+                    with_options.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     def send(
         self, api_key: int, version: int, client_id: bytes, body: bytes, answered: Answered, timeout_ms: int

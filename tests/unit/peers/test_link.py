@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
+import sys
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+import uvloop
 
 from penstock.base.errors import PenstockError
 from penstock.peers.errors import PeerUnreachableError
@@ -19,6 +23,9 @@ class Transport:
     def __init__(self) -> None:
         self.written: list[bytes] = []
         self.is_aborted = False
+
+    def get_extra_info(self, _name: str) -> None:
+        """It has no socket."""
 
     def write(self, data: bytes) -> None:
         self.written.append(data)
@@ -80,6 +87,23 @@ def test_an_answer_out_of_order_or_of_no_size_breaks_the_connection_and_fails_wh
     asyncio.run(run(first + b"\x00\x00\x00\x03abc", 1))
     asyncio.run(run(first + b"\xff\xff\xff\xff" + first, 1))
     asyncio.run(run(first + answer(3, b"x" * 60_000), 1))
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have other names for it")
+def test_a_machine_that_is_gone_is_noticed_in_seconds(run: Callable[[Any], None]) -> None:
+    async def connect() -> None:
+        server = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+        transport, wire = await asyncio.get_running_loop().create_connection(_Wire, *server.sockets[0].getsockname())
+        options = transport.get_extra_info("socket")
+        assert options.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        names = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        idle, interval, count = (options.getsockopt(socket.IPPROTO_TCP, name) for name in names)
+        assert idle + interval * count < 10
+        wire.close()
+        server.close()
+
+    run(connect())
 
 
 @pytest.mark.parametrize("address", [Address("a" * 70, 9092), Address("127.0.0.1", 70_000)])
