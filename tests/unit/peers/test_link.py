@@ -93,15 +93,23 @@ def test_an_answer_out_of_order_or_of_no_size_breaks_the_connection_and_fails_wh
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have other names for it")
 def test_a_machine_that_is_gone_is_noticed_in_seconds(run: Callable[[Any], None]) -> None:
     async def connect() -> None:
-        server = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
-        transport, wire = await asyncio.get_running_loop().create_connection(_Wire, *server.sockets[0].getsockname())
-        options = transport.get_extra_info("socket")
-        assert options.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-        names = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
-        idle, interval, count = (options.getsockopt(socket.IPPROTO_TCP, name) for name in names)
-        assert idle + interval * count < 10
-        wire.close()
-        server.close()
+        closed = asyncio.get_running_loop().create_future()
+
+        class Wire(_Wire):
+            def connection_lost(self, error: Exception | None) -> None:
+                super().connection_lost(error)
+                closed.set_result(None)
+
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            transport, wire = await asyncio.get_running_loop().create_connection(Wire, *server.getsockname())
+            options = transport.get_extra_info("socket")
+            assert options.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            names = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+            idle, interval, count = (options.getsockopt(socket.IPPROTO_TCP, name) for name in names)
+            assert idle + interval * count < 10
+            del options
+            wire.close()
+            await closed
 
     run(connect())
 
