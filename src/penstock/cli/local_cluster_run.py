@@ -306,9 +306,8 @@ def _zookeeper_port(data: Path) -> int:
     with contextlib.suppress(LocalClusterError, ValueError, OSError):
         port = int(_read_file(data)["zookeeper"].rpartition(":")[2])
         with socket.socket() as probe:
-            probe.setsockopt(
-                socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-            )  # as ZooKeeper does: connections that ended linger
+            # As ZooKeeper does: connections that ended linger.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
         return port
     return free_port()
