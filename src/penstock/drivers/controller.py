@@ -499,11 +499,11 @@ class Controller:
         if not self.is_active:
             return
         failed, self._failed_logs = self._failed_logs, {}
-        for broker_id, keys in failed.items():
-            self.cluster.image.set_offline(keys, broker_id)
-        every = sorted(set().union(*failed.values()))
-        changed = await self._commit(decide_leaders(self.cluster, every))
-        self._outbox.put(tell_changes(self.cluster, changed or every))
+        image = self.cluster.image
+        # Only what is new: the broker answers so each time that it is told of them, also by this.
+        new = sorted({key for broker_id, keys in failed.items() for key in image.set_offline(keys, broker_id)})
+        await self._commit(decide_leaders(self.cluster, new))
+        self._outbox.put(tell_changes(self.cluster, new))
 
     # Leaders go home.
     def _plan_rebalance(self) -> None:

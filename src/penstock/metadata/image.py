@@ -8,12 +8,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from penstock.metadata import layout
 from penstock.metadata.layout import BrokerNode, PartitionState
 from penstock.metadata.store import Check, Committed, Create, Delete
 from penstock.metadata.tree import Kept
+
+K = TypeVar("K", bound=tuple[str, int])
+"""A topic's name and a partition's number, as whoever calls has them."""
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -71,13 +74,16 @@ class Image:
         name = self.names_by_id.get(topic_id)
         return None if name is None else self.topics.get(name)
 
-    def set_offline(self, partitions: Iterable[tuple[str, int]], broker_id: int) -> None:
-        """A broker that is alive lost the log directory of these partitions."""
-        for topic, partition in partitions:
-            told = self.offline_replicas.get((topic, partition), ())
+    def set_offline(self, partitions: Iterable[K], broker_id: int) -> list[K]:
+        """A broker that is alive lost the log directory of these partitions. Returns those of which that was not known."""
+        new = []
+        for key in partitions:
+            told = self.offline_replicas.get(key, ())
             if broker_id not in told:
-                self.offline_replicas[topic, partition] = (*told, broker_id)
+                self.offline_replicas[key] = (*told, broker_id)
+                new.append(key)
         self.brokers_version += 1
+        return new
 
     # What a controller tells a broker of a cluster, instead of a store.
     def tell_brokers(self, brokers: Iterable[BrokerNode]) -> None:

@@ -122,24 +122,48 @@ def test_who_missed_a_deletion_hears_of_it_in_the_next_full_account(how: str) ->
     assert (account.type, account.partitions) == (RequestType.FULL, ())
 
 
-def test_a_second_directory_that_fails_while_the_first_is_being_seen_to_is_seen_to_as_well() -> None:
-    world = World()
-    replicas = {0: (1, 2), 1: (1, 2)}
-    node = TopicNode(topic_id=uuid.UUID(int=8), replicas=replicas)
-    world.write(Create(path=layout.topic_path("u"), data=layout.encode_topic(node)))
-    channel = world.first.channel
-    deaf = channel.deaf[1] = []
-    for _ in range(2):
+class Failing:
+    """Topic `u`, and a broker 1 of which a log directory fails, told that each time that it is told of what lay there."""
+
+    def __init__(self, directories: int) -> None:
+        self.world = World()
+        node = TopicNode(topic_id=uuid.UUID(int=8), replicas={0: (1, 2), 1: (1, 2)})
+        self.world.write(Create(path=layout.topic_path("u"), data=layout.encode_topic(node)))
+        self.channel = self.world.first.channel
+        self.unanswered = self.channel.deaf[1] = []
         event = layout.encode_log_directory_event(1)
-        world.write(Create(path=f"{layout.LOG_DIRECTORY_EVENTS}/log_dir_event_", data=event, sequential=True))
-    lost: dict[TopicPartition, PenstockError] = {}
-    for number in replicas:
-        lost[TopicPartition("u", number)] = StorageError("its directory is offline")
-        while not isinstance(channel.sent_to[1][-1], LeaderAndIsr):
-            deaf.pop()(PeerAnswer())
-        deaf.pop()(PeerAnswer(partition_errors=dict(lost)))
-    world.first.loop.turn()
-    states = [
-        layout.decode_state(path, world.read(path).data) for path in (layout.state_path("u", n) for n in replicas)
-    ]
-    assert [one.leader for one in states] == [2, 2]
+        for _ in range(directories):
+            path = f"{layout.LOG_DIRECTORY_EVENTS}/log_dir_event_"
+            self.world.write(Create(path=path, data=event, sequential=True))
+
+    def answer_roles(self, *lost: int) -> None:
+        """Answers what is asked up to the next roles, and those with an error for each of these partitions."""
+        offline = StorageError("its directory is offline")
+        while not isinstance(self.channel.sent_to[1][-1], LeaderAndIsr):
+            self.unanswered.pop()(PeerAnswer())
+        self.unanswered.pop()(PeerAnswer(partition_errors={TopicPartition("u", number): offline for number in lost}))
+        self.world.first.loop.turn()
+
+    def leaders(self) -> list[int]:
+        paths = [layout.state_path("u", number) for number in (0, 1)]
+        return [layout.decode_state(path, self.world.read(path).data).leader for path in paths]
+
+
+def test_a_second_directory_that_fails_while_the_first_is_being_seen_to_is_seen_to_as_well() -> None:
+    failing = Failing(directories=2)
+    failing.answer_roles(0)
+    failing.answer_roles(0, 1)
+    assert failing.leaders() == [2, 2]
+
+
+def test_a_failed_directory_is_seen_to_once() -> None:
+    """Who is told of what lay there answers with the same errors again: nobody is told anything for that."""
+    failing = Failing(directories=1)
+    failing.answer_roles(0)
+    assert failing.leaders() == [2, 1]
+    failing.answer_roles(0)
+    while failing.unanswered:
+        request = failing.channel.sent_to[1][-1]
+        assert not isinstance(request, LeaderAndIsr), "it was told of its roles, and of the change"
+        failing.unanswered.pop()(PeerAnswer())
+        failing.world.first.loop.turn()
