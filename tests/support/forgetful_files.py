@@ -3,7 +3,7 @@
 What it keeps at a power cut: of each file the bytes of its last `sync`, plus a prefix of the writes since, the last of them
 torn; of a mapped file any mixture of old and new pages; of names a prefix of what happened since the directory was synced
 (file systems journal names in order). `kill` is gentler: the page cache survives, only the process is gone.
-`fail_at` cuts the process at its n-th change, before it happens.
+`fail_at` cuts the process at its n-th change, before it happens; what lies in a `broken` directory cannot be read or written.
 """
 
 from __future__ import annotations
@@ -86,6 +86,7 @@ class _MemoryFile:
         return len(self._inode.data)
 
     def pread(self, length: int, position: int) -> bytes:
+        self._files.check(self.path)
         return bytes(self._inode.data[position : position + length])
 
     def pread_nowait(self, length: int, position: int) -> bytes | None:
@@ -96,17 +97,22 @@ class _MemoryFile:
 
     def pwrite(self, data: ReadableBuffer, position: int) -> None:
         self._files.step(f"write {self.path}")
+        if self._files.is_broken(self.path):
+            data = bytes(data)[: len(data) // 2]  # what came before the disk broke
         self._files.check_space(len(data))
         _apply(self._inode.data, _Write(position, bytes(data)))
         self._inode.pending.append(_Write(position, bytes(data)))
+        self._files.check(self.path)
 
     def truncate(self, size: int) -> None:
         self._files.step(f"truncate {self.path}")
+        self._files.check(self.path)
         _apply(self._inode.data, _Truncate(size))
         self._inode.pending.append(_Truncate(size))
 
     def sync(self) -> None:
         self._files.step(f"sync {self.path}")
+        self._files.check(self.path)
         self._inode.sync()
 
     def fileno(self) -> int:
@@ -117,13 +123,15 @@ class _MemoryFile:
 
 
 class _MemoryMapping:
-    def __init__(self, files: ForgetfulFiles, inode: _Inode) -> None:
+    def __init__(self, files: ForgetfulFiles, path: str, inode: _Inode) -> None:
         self._files = files
+        self._path = path
         self._inode = inode
         self.buffer = inode.data
 
     def sync(self) -> None:
         self._files.step("sync mapping")
+        self._files.check(self._path)
         self._inode.sync()
 
     def close(self) -> None:
@@ -164,6 +172,8 @@ class ForgetfulFiles:
         self.now_ms = 1_700_000_000_000
         self.is_cold = False
         """Whether every read would wait for the disk."""
+        self.broken: set[str] = set()
+        """Directories whose disk answers nothing but errors."""
 
     # Faults.
     def step(self, what: str) -> None:
@@ -172,6 +182,13 @@ class ForgetfulFiles:
             self.last_step = what
             raise Cut(what)
         self.steps += 1
+
+    def is_broken(self, path: str) -> bool:
+        return any(path == one or path.startswith(f"{one}/") for one in self.broken)
+
+    def check(self, path: str) -> None:
+        if self.is_broken(path):
+            raise OSError(errno.EIO, "Input/output error", path)
 
     def check_space(self, length: int) -> None:
         if self.space_left is not None:
@@ -223,6 +240,7 @@ class ForgetfulFiles:
         self._pending.append(name)
 
     def _inode(self, path: str) -> _Inode:
+        self.check(path)
         inode = self._live.get(path)
         if inode is None:
             code = errno.EISDIR if path in self._live else errno.ENOENT
@@ -235,6 +253,7 @@ class ForgetfulFiles:
     open_read = open
 
     def create(self, path: str, *, preallocate_bytes: int = 0) -> File:
+        self.check(path)
         if path in self._live:
             raise FileExistsError(errno.EEXIST, "file exists", path)
         if _parent(path) not in self._live:
@@ -257,7 +276,7 @@ class ForgetfulFiles:
             _apply(inode.data, _Truncate(size))
             inode.pending.append(_Truncate(size))
         inode.mapped = True
-        return _MemoryMapping(self, inode)
+        return _MemoryMapping(self, path, inode)
 
     def reserve(self, path: str, position: int, length: int) -> None:
         if self.space_left is not None and length > self.space_left:
@@ -288,23 +307,27 @@ class ForgetfulFiles:
         return False
 
     def list(self, path: str) -> list[str]:
+        self.check(path)
         if not self.is_directory(path):
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
         return sorted(name.rpartition("/")[2] for name in self._live if name and _parent(name) == path)
 
     def make_directory(self, path: str) -> None:
+        self.check(path)
         if path in self._live:
             raise FileExistsError(errno.EEXIST, "file exists", path)
         self.step(f"mkdir {path}")
         self._change(_Name(path, None, is_made=True))
 
     def remove_directory(self, path: str) -> None:
+        self.check(path)
         if self.list(path):
             raise OSError(errno.ENOTEMPTY, "directory not empty", path)
         self.step(f"rmdir {path}")
         self._change(_Name(path))
 
     def rename(self, source: str, target: str) -> None:
+        self.check(source)
         if source not in self._live:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
         self.step(f"rename {source} {target}")
@@ -316,6 +339,7 @@ class ForgetfulFiles:
         self._change(_Name(path))
 
     def sync_directory(self, path: str) -> None:
+        self.check(path)
         if not self.is_directory(path):
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
         self.step(f"sync directory {path}")
@@ -330,6 +354,7 @@ class ForgetfulFiles:
         self._pending = pending
 
     def lock(self, path: str) -> Lock:
+        self.check(path)
         if path in self._locks:
             raise DirectoryLockedError(f"{_parent(path)} is in use by another process")
         if path not in self._live:

@@ -199,7 +199,7 @@ class Broker:
             store,
             self._topic_defaults(),
             self._new_topic_id,
-            is_every_log_here=lambda: not self._directories.offline,
+            is_every_log_here=lambda: not self._directories.has_failed,
         )
         producer_ids = ProducerIds(self.config.node_id, store, blocks[0] if blocks else None)
         return self._make_services(waits, failures, flushes, topics, producer_ids, None), failures

@@ -238,7 +238,7 @@ class ClusterParts:
         claim_directories(self._files, self._directories, self._config.node_id, self._image.cluster_id)
         generation = take_generation(self._files, states, read_boot_id(), lambda: str(self._randomness.uuid()))
         self._directory = states[0].path
-        self.replicas.doubts = Doubts(self._files, self._directory, generation, self._directories.recovery_points())
+        self.replicas.doubts = Doubts(self._files, generation, self._directories.recovery_points())
         registered = replace(broker, generation=generation)
         self.replicas.broker_epoch = await self._patiently(
             lambda: self._registration.register(registered, self._directory)

@@ -88,11 +88,11 @@ class Holdings:
         log = self.directories.get(topic_partition)
         if log is not None and log.topic_id is not None and log.topic_id != topic_id:
             logger.warning("%s on disk belongs to an earlier topic of this name: removed", topic_partition)
-            self._remove_files(topic_partition)
+            self._take_away(topic_partition, self.directories.delete)
             self.sync_names_now()
             log = None
         if self.is_out_of_reach(topic_partition, is_new=is_new):
-            raise StorageError(f"{topic_partition} lies in none of the log directories that are online")
+            raise _out_of_reach(topic_partition)
         if log is None:
             log = self.directories.create(topic_partition, config, topic_id)
         partition = Partition(topic_partition, topic_id.bytes, self._node_id, log)
@@ -101,7 +101,7 @@ class Holdings:
 
     def is_out_of_reach(self, topic_partition: TopicPartition, *, is_new: bool) -> bool:
         """Whether a log that was made before may lie in a directory that is offline: an empty one would hide it, and lead in its place."""
-        return not is_new and self.directories.get(topic_partition) is None and bool(self.directories.offline)
+        return not is_new and self.directories.get(topic_partition) is None and self.directories.has_failed
 
     def let_go(self, partition: Partition) -> None:
         """Holds a partition no more; its files stay."""
@@ -110,9 +110,12 @@ class Holdings:
         self.changed(partition.topic_partition)
 
     def drop(self, partition: Partition) -> None:
-        """Holds a partition no more, and removes its files; a crash may bring them back until names are synced."""
+        """Holds a partition no more, and removes its files; a crash may bring them back until names are synced.
+
+        StorageError where their directory failed: they are there when it is back.
+        """
         self.let_go(partition)
-        self._remove_files(partition.topic_partition)
+        self._take_away(partition.topic_partition, self.directories.delete)
 
     def set_strays_aside(self, known: Container[TopicPartition]) -> None:
         """Takes logs away that the cluster knows nothing of; their files stay under another name.
@@ -121,15 +124,17 @@ class Holdings:
         """
         for key in [key for key in self.directories.logs if key not in known and self.partitions.find(*key) is None]:
             logger.warning("%s is on this disk, and not assigned here: set aside as -stray", key)
-            self._take_away(key, self.directories.set_aside)
+            try:
+                self._take_away(key, self.directories.set_aside)
+            except PenstockError as error:
+                logger.error("%s cannot be set aside: %s", key, error)
 
     def remove_left_over(self, topic_partition: TopicPartition) -> None:
-        """Removes the files of a partition that is not held, if there are any."""
+        """Removes the files of a partition that is not held, if there are any; StorageError where that cannot be told."""
         if self.directories.get(topic_partition) is not None:
-            self._remove_files(topic_partition)
-
-    def _remove_files(self, topic_partition: TopicPartition) -> None:
-        self._take_away(topic_partition, self.directories.delete)
+            self._take_away(topic_partition, self.directories.delete)
+        elif self.is_out_of_reach(topic_partition, is_new=False):
+            raise _out_of_reach(topic_partition)
 
     def sync_names_now(self) -> None:
         """What was dropped or set aside stays so. Waits for the disk, once for each directory."""
@@ -141,17 +146,17 @@ class Holdings:
             logger.error("%s", error)
 
     def _take_away(self, topic_partition: TopicPartition, take: Callable[[TopicPartition], Callable[[], None]]) -> None:
-        try:
-            job = take(topic_partition)
-        except PenstockError:
-            logger.exception("the files of %s cannot be removed", topic_partition)
-            return
-        self._loop.run_in_thread(job, _log_failure(topic_partition))
+        self.directories.home(topic_partition).health.check_failure()
+        self._loop.run_in_thread(take(topic_partition), _log_failure(topic_partition))
 
     def changed(self, topic_partition: TopicPartition) -> None:
         """Whoever waits for something of the partition looks again."""
         for waits in self._waits:
             waits.changed(topic_partition)
+
+
+def _out_of_reach(topic_partition: TopicPartition) -> StorageError:
+    return StorageError(f"{topic_partition} lies in none of the log directories that are online")
 
 
 def _log_failure(topic_partition: TopicPartition) -> Callable[[object], None]:

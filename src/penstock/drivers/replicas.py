@@ -25,6 +25,7 @@ from penstock.controller.peer_requests import (
     PeerAnswer,
     PeerRequest,
     RequestType,
+    StoppedPartition,
     StopReplica,
     UpdateMetadata,
 )
@@ -110,17 +111,14 @@ class Replicas:
                 logger.info("refused: %s", refusal)
                 return PeerAnswer(error=refusal)
             answer = self._carry_out(request)
-            await self._sync_names()
+            # What the request took away is gone for good when the controller hears of it.
+            job = self._holdings.directories.sync_names()
+            outcome = None if job is None else await self._in_thread(job)
+            if isinstance(outcome, BaseException):
+                return PeerAnswer(error=BrokerNotAvailableError(f"what was taken away may come back: {outcome}"))
             return answer
         finally:
             self._is_busy = False
-
-    async def _sync_names(self) -> None:
-        """What the request took away is gone for good when the controller hears of it."""
-        job = self._holdings.directories.sync_names()
-        outcome = None if job is None else await self._in_thread(job)
-        if isinstance(outcome, BaseException):
-            logger.error("%s", outcome)
 
     def _finished(self, done: Done, answer: PeerAnswer) -> None:
         done(answer)
@@ -284,26 +282,33 @@ class Replicas:
         errors: Errors = {}
         topics = set()
         for one in request.partitions:
-            topic_partition = TopicPartition(one.topic, one.partition)
             partition = self._holdings.partitions.find(one.topic, one.partition)
-            if partition is None:
-                if one.delete:
-                    self._holdings.remove_left_over(topic_partition)
-                continue
-            if one.leader_epoch != EPOCH_DURING_DELETION and 0 <= one.leader_epoch < partition.leader_epoch:
-                errors[topic_partition] = StaleControllerEpochError(
-                    f"{topic_partition} is in leader epoch {partition.leader_epoch}, the request says {one.leader_epoch}"
-                )
-                continue
-            self._followers.unfollow(topic_partition)
-            if one.delete:
-                self._holdings.drop(partition)
-            else:
-                self._holdings.let_go(partition)
-            topics.add(one.topic)
+            if partition is not None:
+                topics.add(one.topic)
+            try:
+                self._stop_one(one, partition)
+            except PenstockError as error:
+                errors[TopicPartition(one.topic, one.partition)] = error
         self._followers.close_idle()
         self._roles_changed(topics)
         return PeerAnswer(partition_errors=errors)
+
+    def _stop_one(self, one: StoppedPartition, partition: Partition | None) -> None:
+        """Where its log is to go and cannot, as its directory failed, the error has the controller wait for this broker's next life."""
+        topic_partition = TopicPartition(one.topic, one.partition)
+        if partition is None:
+            if one.delete:
+                self._holdings.remove_left_over(topic_partition)
+            return
+        if one.leader_epoch != EPOCH_DURING_DELETION and 0 <= one.leader_epoch < partition.leader_epoch:
+            raise StaleControllerEpochError(
+                f"{topic_partition} is in leader epoch {partition.leader_epoch}, the request says {one.leader_epoch}"
+            )
+        self._followers.unfollow(topic_partition)
+        if one.delete:
+            self._holdings.drop(partition)
+        else:
+            self._holdings.let_go(partition)
 
     # What clients are told.
     def _tell(self, request: UpdateMetadata) -> PeerAnswer:

@@ -54,7 +54,10 @@ class RoleDriver:
             for held in self._holdings.partitions.of_topic(name):
                 gone = topic is None or topic.topic_id.bytes != held.topic_id
                 if gone or topic is None or held.topic_partition.partition not in topic.partitions:
-                    self._holdings.drop(held)
+                    try:
+                        self._holdings.drop(held)
+                    except PenstockError as error:
+                        logger.error("the files of %s cannot be removed: %s", held.topic_partition, error)
             self._holdings.sync_names_now()
             if topic is not None:
                 self._follow_topic(topic)

@@ -278,6 +278,11 @@ class LogDirectories:
         """How a log that was not closed well is loaded from a directory that is open."""
         return self._request(state.path, partition, False, read_remembered(self._files, state.path))
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether one of them is not online."""
+        return bool(self.offline) or any(state.health.failure is not None for state in self.directories)
+
     # Partitions.
     def get(self, partition: TopicPartition) -> PartitionLog | None:
         return self.logs.get(partition)
@@ -440,8 +445,11 @@ class LogDirectories:
     def _of(self, state: DirectoryState) -> Mapping[TopicPartition, PartitionLog]:
         return {partition: log for partition, log in self.logs.items() if self._home[partition] is state}
 
-    def recovery_points(self) -> dict[TopicPartition, int]:
-        return {partition: log.recovery_point for partition, log in self.logs.items()}
+    def recovery_points(self) -> list[tuple[DirectoryState, dict[TopicPartition, int]]]:
+        """Of the logs in each directory."""
+        return [
+            (state, {key: log.recovery_point for key, log in self._of(state).items()}) for state in self.directories
+        ]
 
     def freeze(self, state: DirectoryState, name: str) -> FrozenOffsets:
         """One of a directory's checkpoints as it is to be on disk now; `write` it on any thread."""

@@ -1,6 +1,5 @@
 """What a broker does that the controller speaks to: roles, refusals, ends, and how ISR changes reach the controller (rows R2, R5, C3)."""
 
-import shutil
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -32,6 +31,7 @@ from penstock.controller.peer_requests import (
     StopReplica,
     UpdateMetadata,
 )
+from penstock.drivers import doubts
 from penstock.drivers.doubts import Doubts
 from penstock.drivers.followers import Answers, Followers, Offsets
 from penstock.drivers.isr import RETRY_MS, IsrDriver
@@ -42,8 +42,11 @@ from penstock.replication.errors import InconsistentTopicIdError, UnknownTopicOr
 from penstock.replication.fetcher import Asked
 from penstock.replication.partition import Partition
 from penstock.storage import checkpoints
+from penstock.storage.directory_state import DirectoryState
+from penstock.storage.partition_log import PartitionLog
 
 TOPIC_ID = uuid.UUID(int=9)
+KEY = TopicPartition("t", 0)
 LAG_MS = 1_000
 
 
@@ -196,7 +199,7 @@ def test_requests_that_are_out_of_date_change_nothing(broker: Broker) -> None:
     assert isinstance(broker.take(roles(state(2, 6), controller_epoch=7, broker_epoch=9)).error, StaleBrokerEpochError)
     stale = broker.take(roles(state(2, 4), controller_epoch=7))
     assert stale.error is None
-    assert isinstance(stale.partition_errors[TopicPartition("t", 0)], StaleControllerEpochError)
+    assert isinstance(stale.partition_errors[KEY], StaleControllerEpochError)
     assert (broker.partition.leader, broker.partition.leader_epoch) == (1, 5)
 
 
@@ -208,10 +211,10 @@ def test_a_broker_without_a_registration_takes_no_role(broker: Broker) -> None:
 
 def test_a_partition_that_is_not_this_brokers_or_of_another_topic_is_refused(broker: Broker) -> None:
     elsewhere = broker.become(2, 0, replicas=(2, 3), isr=(2, 3))
-    assert isinstance(elsewhere.partition_errors[TopicPartition("t", 0)], UnknownTopicOrPartitionError)
+    assert isinstance(elsewhere.partition_errors[KEY], UnknownTopicOrPartitionError)
     broker.become(1, 0)
     other = broker.become(1, 1, topic_id=uuid.UUID(int=10))
-    assert isinstance(other.partition_errors[TopicPartition("t", 0)], InconsistentTopicIdError)
+    assert isinstance(other.partition_errors[KEY], InconsistentTopicIdError)
 
 
 def test_a_role_over_a_failed_log_is_taken_and_complained_of(broker: Broker) -> None:
@@ -220,9 +223,9 @@ def test_a_role_over_a_failed_log_is_taken_and_complained_of(broker: Broker) -> 
     (home,) = broker.world.directories.directories
     home.health.fail(OSError("Input/output error"))
     answer = broker.become(1, 0)
-    assert isinstance(answer.partition_errors[TopicPartition("t", 0)], StorageError)
+    assert isinstance(answer.partition_errors[KEY], StorageError)
     answer = broker.become(2, 1)
-    assert isinstance(answer.partition_errors[TopicPartition("t", 0)], StorageError)
+    assert isinstance(answer.partition_errors[KEY], StorageError)
     assert not broker.partition.is_leader, "coordinators of what it held end"
     assert broker.leaders == [], "nothing is fetched for it"
 
@@ -230,14 +233,46 @@ def test_a_role_over_a_failed_log_is_taken_and_complained_of(broker: Broker) -> 
 def test_a_replica_that_is_stopped_is_gone_and_its_files_where_that_is_said(broker: Broker) -> None:
     broker.become(2, 3)
     stale = broker.take(stop(2, delete=True))
-    assert isinstance(stale.partition_errors[TopicPartition("t", 0)], StaleControllerEpochError)
+    assert isinstance(stale.partition_errors[KEY], StaleControllerEpochError)
     broker.take(stop(3, delete=False))
     assert broker.world.partitions.find("t", 0) is None
     assert broker.leaders[0].is_closed
-    assert broker.world.directories.get(TopicPartition("t", 0)) is not None
+    assert broker.world.directories.get(KEY) is not None
     broker.become(2, 4)
     broker.take(stop(EPOCH_DURING_DELETION, delete=True))
-    assert broker.world.directories.get(TopicPartition("t", 0)) is None
+    assert broker.world.directories.get(KEY) is None
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_log_in_a_directory_that_failed_is_not_said_to_be_gone(broker: Broker, is_open: bool) -> None:
+    """It is there when the directory is back: a topic of its name must not be made before."""  # KAFKA-16157
+    if is_open:
+        broker.become(1, 0)
+        broker.world.directories.home(KEY).health.fail(OSError("Input/output error"))
+    else:
+        broker.world.directories.offline["/elsewhere"] = "its disk is broken"
+    for _ in range(2):
+        answer = broker.take(stop(EPOCH_DURING_DELETION, delete=True))
+        assert isinstance(answer.partition_errors[KEY], StorageError)
+        assert broker.world.partitions.find(*KEY) is None
+
+
+def test_what_may_come_back_after_a_crash_is_not_said_to_be_gone(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.become(1, 0)
+    (home,) = broker.world.directories.directories
+
+    def fail(_path: str) -> None:
+        raise OSError("Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(broker.world.files, "sync_directory", fail)
+        answer = broker.take(stop(EPOCH_DURING_DELETION, delete=True))
+    assert isinstance(answer.error, BrokerNotAvailableError)
+    assert home.health.failure is not None
+    answer = broker.take(stop(EPOCH_DURING_DELETION, delete=True))
+    assert isinstance(answer.partition_errors[KEY], StorageError), "when the controller asks again"
 
 
 def test_a_replica_that_is_stopped_for_a_while_keeps_its_watermark(broker: Broker) -> None:
@@ -250,7 +285,7 @@ def test_a_replica_that_is_stopped_for_a_while_keeps_its_watermark(broker: Broke
     broker.world.directories.checkpoint()
     (home,) = broker.world.directories.directories
     path = f"{home.path}/replication-offset-checkpoint"
-    assert checkpoints.read_offsets(broker.world.files, path) == {TopicPartition("t", 0): 1}  # KAFKA-858
+    assert checkpoints.read_offsets(broker.world.files, path) == {KEY: 1}  # KAFKA-858
     broker.become(2, 2)
     assert broker.partition.log.high_watermark == 1
 
@@ -295,75 +330,85 @@ def test_what_clients_are_told(broker: Broker) -> None:
     assert TOPIC_ID.bytes not in image.names_by_id
 
 
-def test_a_log_in_doubt_is_cut_to_its_recovery_point_before_it_follows(broker: Broker) -> None:
+def in_doubt(broker: Broker, generation: str, offset: int) -> Doubts:
+    """Partition 0 of the topic is, where its directory knows another generation; else what it says."""
+    home = DirectoryState(broker.data, cast(Any, None), cast(Any, broker.world.files))
+    return Doubts(cast(Any, broker.world.files), generation, [(home, {KEY: offset})])
+
+
+def append_four(broker: Broker) -> PartitionLog:
+    """Two of them are on disk."""
     broker.become(1, 0)
     log = broker.partition.log
     for _ in range(4):
         broker.partition.append(bytearray(build_batch([(broker.world.clock.wall_ms(), None, b"x", ())])), 1)
         if log.end_offset == 2:
             log.flush()
-    key = TopicPartition("t", 0)
-    broker.replicas.doubts = Doubts(
-        cast(Any, broker.world.files), log.directory + "/..", "new", {key: log.recovery_point}
-    )
+    return log
+
+
+def test_a_log_in_doubt_is_cut_to_its_recovery_point_before_it_follows(broker: Broker) -> None:
+    log = append_four(broker)
+    broker.replicas.doubts = in_doubt(broker, "new", log.recovery_point)
     broker.become(1, 1)
     assert log.end_offset == 4, "a leader stays as it is"
-    assert key not in broker.replicas.doubts
-    broker.replicas.doubts = Doubts(
-        cast(Any, broker.world.files), log.directory + "/..", "newer", {key: log.recovery_point}
-    )
-    broker.become(2, 2)
+    assert KEY not in broker.replicas.doubts
+    broker.replicas.doubts = in_doubt(broker, "newer", log.recovery_point)
+    assert broker.become(2, 2) == PeerAnswer()
     assert log.end_offset == 2
     assert broker.leaders[0].asked[0][0][0].offset == 2
-    assert key not in broker.replicas.doubts
+    assert KEY not in broker.replicas.doubts
+    assert KEY not in in_doubt(broker, "newer", log.recovery_point), "and not after a kill"
 
 
-def test_a_log_in_doubt_gets_no_role_before_the_disk_knows_that_it_is_settled(broker: Broker) -> None:
-    """It would be cut once more after a kill, below what was acknowledged meanwhile."""
-    broker.become(1, 0)
-    log, key = broker.partition.log, TopicPartition("t", 0)
-    for _ in range(4):
-        broker.partition.append(bytearray(build_batch([(broker.world.clock.wall_ms(), None, b"x", ())])), 1)
+def test_a_clean_stop_makes_no_log_in_doubt_whole(broker: Broker) -> None:
+    log = append_four(broker)
+    in_doubt(broker, "new", 1)
     log.flush()
-    missing = log.directory + "/missing"
-    (Path(missing)).mkdir()
-    broker.replicas.doubts = doubts = Doubts(cast(Any, broker.world.files), missing, "new", {key: 1})
-    shutil.rmtree(missing)
-    for leader, end_offset in ((1, 4), (2, 1)):
-        answer = broker.become(leader, 1)
-        assert isinstance(answer.error, BrokerNotAvailableError), "the controller tries again"
-        assert (broker.partition.leader_epoch, broker.leaders) == (0, [])
-        assert key in doubts
-        assert log.end_offset == end_offset
-    Path(missing).mkdir()
-    assert broker.become(2, 1) == PeerAnswer()
-    assert broker.leaders[0].asked[0][0][0].offset == 1, "a clean stop since does not make it whole"
-    assert key not in Doubts(cast(Any, broker.world.files), missing, "new", {key: 1})
+    broker.replicas.doubts = in_doubt(broker, "new", log.recovery_point)
+    broker.become(2, 1)
+    assert log.end_offset == 1
+
+
+@pytest.mark.parametrize(("leader", "end_offset"), [(1, 4), (2, 1)])
+def test_a_log_in_doubt_gets_no_role_before_the_disk_knows_that_it_is_settled(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, leader: int, end_offset: int
+) -> None:
+    """It would be cut once more after a kill, below what was acknowledged meanwhile."""
+    log = append_four(broker)
+    broker.replicas.doubts = in_doubt(broker, "new", 1)
+
+    def fail(*_: object) -> None:
+        raise OSError("the disk is broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(doubts, "write_atomically", fail)
+        assert isinstance(broker.become(leader, 1).error, BrokerNotAvailableError), "the controller tries again"
+    assert (broker.partition.leader_epoch, broker.leaders) == (0, [])
+    assert log.end_offset == end_offset
+    assert KEY in in_doubt(broker, "new", 1), "after a kill"
 
 
 def test_a_doubt_does_not_pass_on_to_a_new_log_of_the_name(broker: Broker) -> None:
     """The topic was deleted while this broker was away: its log in doubt went, and the next topic's was never in doubt."""
-    key, directory = TopicPartition("t", 0), broker.data
-    broker.replicas.doubts = doubts = Doubts(cast(Any, broker.world.files), directory, "new", {key: 1})
+    broker.replicas.doubts = known = in_doubt(broker, "new", 1)
     assert broker.become(2, 0) == PeerAnswer()
-    assert key not in doubts
-    assert key not in Doubts(cast(Any, broker.world.files), directory, "new", {key: 1}), "and not after a kill"
+    assert KEY not in known
+    assert KEY not in in_doubt(broker, "new", 1), "and not after a kill"
 
 
 def test_a_log_out_of_reach_stays_in_doubt(broker: Broker) -> None:
-    key = TopicPartition("t", 0)
-    broker.replicas.doubts = doubts = Doubts(cast(Any, broker.world.files), broker.data, "new", {key: 1})
+    broker.replicas.doubts = known = in_doubt(broker, "new", 1)
     broker.world.directories.offline["/elsewhere"] = "its disk is broken"
-    assert isinstance(broker.become(2, 1).partition_errors[key], StorageError)
-    assert key in doubts
+    assert isinstance(broker.become(2, 1).partition_errors[KEY], StorageError)
+    assert KEY in known
 
 
 def test_a_log_that_may_lie_in_a_directory_that_is_offline_is_not_made_anew(broker: Broker) -> None:
     """It would lead with nothing in it, and those who follow would cut all that they have."""
     broker.world.directories.offline["/elsewhere"] = "its disk is broken"
-    key = TopicPartition("t", 0)
-    assert isinstance(broker.become(1, 0).partition_errors[key], StorageError)
-    assert broker.world.partitions.find(*key) is None
+    assert isinstance(broker.become(1, 0).partition_errors[KEY], StorageError)
+    assert broker.world.partitions.find(*KEY) is None
     assert not (Path(broker.data) / "t-0").exists(), "the next start would take it for the log"
     assert broker.become(1, 0, is_new=True) == PeerAnswer(), "a new topic has no other log"
     assert broker.partition.is_leader
@@ -456,7 +501,7 @@ def test_when_min_isr_is_lowered_what_enough_have_by_then_is_committed(
     broker.world.image.topic_configs["t"]["min.insync.replicas"] = "1"
     broker.replicas.configs_changed(["t"])
     assert partition.log.high_watermark == 1
-    assert heard == [TopicPartition("t", 0)], "whoever waits for it"
+    assert heard == [KEY], "whoever waits for it"
 
 
 # ISR changes.
@@ -496,7 +541,7 @@ def test_a_change_that_is_refused_for_certain_is_taken_back(broker: Broker) -> N
     assert followers.maximal == (1,)
     assert followers.proposal is None, "and may be asked for again"
     assert broker.partition.log.high_watermark == 1, "nobody waits for the newcomer any more"
-    assert broker.moved == [TopicPartition("t", 0)]
+    assert broker.moved == [KEY]
 
 
 def test_an_answer_that_was_lost_comes_with_the_news(broker: Broker) -> None:
