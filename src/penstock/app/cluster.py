@@ -42,6 +42,7 @@ from penstock.metadata.store import ConnectionLostError, SessionState
 from penstock.metadata.zookeeper import ZooKeeperStore
 from penstock.peers.channels import BrokerLinks, ControllerLink, LeaderLink
 from penstock.peers.link import Address, Link, TcpLink
+from penstock.peers.links import Links
 from penstock.peers.replica_fetch import FetchLimits
 from penstock.peers.transactions import ClusterMarkers, CoordinatorQuestions
 from penstock.storage.log_directories import LogDirectories
@@ -178,6 +179,7 @@ class ClusterParts:
             followers=self._followers,
             roles_changed=self._roles_changed,
             brokers_changed=self._learn_leaders,
+            brokers_gone=self._give_up,
         )
         self._to_controller = ControllerLink(
             self._open_link, node_id, self._broker_epoch, lambda: self._image.controller_id
@@ -301,6 +303,14 @@ class ClusterParts:
         for leader in leaders:
             self._live_leaders[leader.broker_id] = Address(leader.host, leader.port)
 
+    def _links_to_peers(self) -> tuple[Links, ...]:
+        """Those on which this broker asks others in its own name."""
+        return self._to_controller.links, self._questions.links, self._markers.links
+
+    def _give_up(self, broker_ids: set[int]) -> None:
+        for links in self._links_to_peers():
+            links.give_up(broker_ids)
+
     def _open_link(self, broker_id: int) -> Link:
         timeout_ms = self._config["controller.socket.timeout.ms"]
         return TcpLink(lambda: self._address(broker_id), f"broker-{self._config.node_id}", timeout_ms)
@@ -344,9 +354,8 @@ class ClusterParts:
             self._isr.stop()
             self._followers.stop()
             self._broker_links.close()
-            self._to_controller.close()
-            self._questions.close()
-            self._markers.close()
+            for links in self._links_to_peers():
+                links.close()
         self._directory_events.stop()
         self.store.stop()
         if self._is_open:

@@ -504,6 +504,7 @@ class Controller:
         new = sorted({key for broker_id, keys in failed.items() for key in image.set_offline(keys, broker_id)})
         await self._commit(decide_leaders(self.cluster, new))
         self._outbox.put(tell_changes(self.cluster, new))
+        self._longest.look()
 
     # Leaders go home.
     def _plan_rebalance(self) -> None:

@@ -58,8 +58,10 @@ class Replicas:
         followers: Followers,
         roles_changed: Callable[[set[str]], object],
         brokers_changed: Callable[[Iterable[LiveLeader]], object] = lambda _brokers: None,
+        brokers_gone: Callable[[set[int]], object] = lambda _brokers: None,
     ) -> None:
-        """`roles_changed` hears of topics whose partitions changed hands, `brokers_changed` of where other brokers are."""
+        """`roles_changed` hears of topics whose partitions changed hands, `brokers_changed` of where other brokers are, `brokers_gone`
+        of those that are not there any more, when everything else is as it was told."""
         self._node_id = node_id
         self._loop = loop
         self._clock = clock
@@ -68,6 +70,7 @@ class Replicas:
         self._followers = followers
         self._roles_changed = roles_changed
         self._brokers_changed = brokers_changed
+        self._brokers_gone = brokers_gone
         self.doubts: Doubts | None = None
         """Logs to be cut before they follow; None where there are none."""
         self.broker_epoch = -1
@@ -315,6 +318,7 @@ class Replicas:
         image = self._image
         image.told += 1
         image.controller_id = request.controller_id
+        gone = image.brokers.keys() - {broker.broker_id for broker in request.brokers}
         image.tell_brokers(request.brokers)
         topics: dict[str, list[PartitionState]] = {}
         for state in request.partitions:
@@ -344,6 +348,8 @@ class Replicas:
         waiting, self._waiting_for_news = self._waiting_for_news, []
         for go_on in waiting:
             go_on()
+        if gone:
+            self._brokers_gone(gone)
         return PeerAnswer()
 
     def _forget_gone(self, request: UpdateMetadata, named: Mapping[str, uuid.UUID]) -> None:

@@ -24,13 +24,11 @@ from penstock.drivers.followers import Answers, Offsets
 from penstock.peers import messages, replica_fetch
 from penstock.peers.errors import error_of
 from penstock.peers.link import Body, Link
+from penstock.peers.links import Links, OpenLink
 from penstock.peers.messages import Call
 from penstock.peers.replica_fetch import FetchLimits, FetchSession
 from penstock.replication.fetch_sessions import FetchSessionNotFoundError
 from penstock.replication.fetcher import Asked, LeaderOffsets
-
-OpenLink = Callable[[int], Link]
-"""A link to a broker of this id, wherever it is."""
 
 _LIST_OFFSETS, _LIST_OFFSETS_VERSION = 2, 9
 _LATEST, _EARLIEST = -1, -2
@@ -132,8 +130,7 @@ class BrokerLinks:
     """The controller's ways to brokers: to each one connection, its requests in order."""
 
     def __init__(self, open_link: OpenLink) -> None:
-        self._open_link = open_link
-        self._links: dict[int, Link] = {}
+        self._links = Links(open_link)
 
     def send(self, broker_id: int, request: PeerRequest, done: Callable[[PeerAnswer], object]) -> None:
         """`done` gets the broker's answer, or one that says why there is none."""
@@ -144,7 +141,7 @@ class BrokerLinks:
             else:
                 done(messages.read_peer_answer(request, answer))
 
-        call(self._link(broker_id), messages.write_request(request), answered)
+        call(self._links.to(broker_id), messages.write_request(request), answered)
 
     def log_ends(
         self,
@@ -180,23 +177,14 @@ class BrokerLinks:
                 }
             )
 
-        call(self._link(broker_id), Call(_LIST_OFFSETS, _LIST_OFFSETS_VERSION, codec.encode(request)), answered)
-
-    def _link(self, broker_id: int) -> Link:
-        link = self._links.get(broker_id)
-        if link is None:
-            link = self._links[broker_id] = self._open_link(broker_id)
-        return link
+        call(self._links.to(broker_id), Call(_LIST_OFFSETS, _LIST_OFFSETS_VERSION, codec.encode(request)), answered)
 
     def forget(self, broker_id: int) -> None:
         """The broker is gone: what it was sent is not answered any more."""
-        link = self._links.pop(broker_id, None)
-        if link is not None:
-            link.close()
+        self._links.forget(broker_id)
 
     def close(self) -> None:
-        for broker_id in list(self._links):
-            self.forget(broker_id)
+        self._links.close()
 
 
 class ControllerLink:
@@ -209,11 +197,10 @@ class ControllerLink:
         broker_epoch: Callable[[], int],
         controller_id: Callable[[], int],
     ) -> None:
-        self._open_link = open_link
+        self.links = Links(open_link)
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._controller_id = controller_id
-        self._links: dict[int, Link] = {}
 
     def alter(
         self, changes: Sequence[IsrChange], done: Callable[[Sequence[IsrChanged] | PenstockError], object]
@@ -243,12 +230,4 @@ class ControllerLink:
         if controller_id < 0:
             done(NotControllerError("there is no controller for now"))
             return
-        link = self._links.get(controller_id)
-        if link is None:
-            link = self._links[controller_id] = self._open_link(controller_id)
-        call(link, asked, done)
-
-    def close(self) -> None:
-        for link in self._links.values():
-            link.close()
-        self._links = {}
+        call(self.links.to(controller_id), asked, done)

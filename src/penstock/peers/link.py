@@ -21,8 +21,9 @@ from penstock.protocol.primitives import INT32, skip_tags, string
 FRAME_BYTES_MAX = 1 << 30
 _HEAD = struct.Struct(">ihhi")
 _ROOM_BYTES = 16 * 1024
-_KEEP_ALIVE = (("TCP_KEEPIDLE", 3), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 4))
-"""Seconds of silence until the other machine is asked whether it is there, and between two questions, and how many."""
+_SILENCE = (("TCP_KEEPIDLE", 3), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 7_000))
+"""Seconds of silence until the other machine is asked whether it is there, and between two questions, and how many; and for
+how many milliseconds it may leave unconfirmed what it was sent, when nothing is asked."""
 
 
 class Body(NamedTuple):
@@ -40,6 +41,9 @@ class Link(Protocol):
 
     def call(self, api_key: int, version: int, body: bytes, answered: Answered) -> None:
         """Sends a request. `answered` is called once, on the loop, never from within."""
+
+    def give_up(self) -> None:
+        """What is on its way is answered with an error, and it is closed."""
 
     def close(self) -> None:
         """Nothing that is on its way is answered any more."""
@@ -90,13 +94,22 @@ class TcpLink:
         self._opening = None
         unsent, self._unsent = self._unsent, []
         for api_key, version, body, answered in unsent:
-            if self._is_closed:
-                return
             if error is not None:
-                answered(error)
+                if not self._is_closed:
+                    answered(error)
             else:
                 assert self._wire is not None
                 self._send(self._wire, api_key, version, body, answered)
+        if self._is_closed and self._wire is not None:
+            self._wire.close()
+
+    def give_up(self) -> None:
+        if self._wire is not None:
+            self._wire.give_up()
+        unsent = self._unsent
+        self.close()
+        for *_, answered in unsent:
+            answered(PeerUnreachableError("the broker is gone"))
 
     def close(self) -> None:
         self._is_closed = True
@@ -130,7 +143,7 @@ class _Wire(asyncio.BufferedProtocol):
         with_options = transport.get_extra_info("socket")
         if with_options is not None:
             with_options.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for name, value in _KEEP_ALIVE:
+            for name, value in _SILENCE:
                 if hasattr(socket, name):  # Linux has them
                     with_options.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
@@ -138,6 +151,9 @@ class _Wire(asyncio.BufferedProtocol):
         self, api_key: int, version: int, client_id: bytes, body: bytes, answered: Answered, timeout_ms: int
     ) -> None:
         assert self._transport is not None
+        if self.is_broken:  # since it was opened, or by what was answered before this
+            self._loop.call_soon(answered, PeerUnreachableError("the connection to a broker broke at once"))
+            return
         self._correlation_id += 1
         size = 8 + len(client_id) + 1 + len(body)
         head = _HEAD.pack(size, api_key, version, self._correlation_id)
@@ -198,6 +214,9 @@ class _Wire(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._break(str(error or "it closed the connection"))
+
+    def give_up(self) -> None:
+        self._break("it is gone")
 
     def _break(self, reason: str) -> None:
         if self.is_broken:

@@ -16,9 +16,9 @@ from penstock.drivers.loop import Loop
 from penstock.drivers.markers import Marker, MarkerWriter
 from penstock.drivers.shards import Then
 from penstock.metadata.image import Image
-from penstock.peers.channels import OpenLink, call
+from penstock.peers.channels import call
 from penstock.peers.errors import error_of
-from penstock.peers.link import Link
+from penstock.peers.links import Links, OpenLink
 from penstock.peers.messages import Call
 from penstock.replication.errors import NotLeaderOrFollowerError, UnknownTopicOrPartitionError
 
@@ -26,23 +26,6 @@ WRITE_TXN_MARKERS, WRITE_TXN_MARKERS_VERSION = 27, 2
 ADD_PARTITIONS_TO_TXN, ADD_PARTITIONS_VERSION = 24, 5
 
 Outcomes = dict[TopicPartition, PenstockError | None]
-
-
-class _Links:
-    def __init__(self, open_link: OpenLink) -> None:
-        self._open_link = open_link
-        self._links: dict[int, Link] = {}
-
-    def to(self, broker_id: int) -> Link:
-        link = self._links.get(broker_id)
-        if link is None:
-            link = self._links[broker_id] = self._open_link(broker_id)
-        return link
-
-    def close(self) -> None:
-        for link in self._links.values():
-            link.close()
-        self._links = {}
 
 
 class ClusterMarkers:
@@ -53,7 +36,7 @@ class ClusterMarkers:
         self._loop = loop
         self._image = image
         self._local = local
-        self._links = _Links(open_link)
+        self.links = Links(open_link)
         self._waiting: dict[int, list[tuple[TopicPartition, Marker, Then]]] = {}
 
     def write(self, topic_partition: TopicPartition, marker: Marker, then: Then) -> None:
@@ -88,7 +71,7 @@ class ClusterMarkers:
                 )
             )
             asked = Call(WRITE_TXN_MARKERS, WRITE_TXN_MARKERS_VERSION, codec.encode(request))
-            call(self._links.to(leader), asked, partial(self._answered, markers))
+            call(self.links.to(leader), asked, partial(self._answered, markers))
 
     @staticmethod
     def _answered(markers: list[tuple[TopicPartition, Marker, Then]], answer: Any) -> None:
@@ -100,16 +83,13 @@ class ClusterMarkers:
             code = entry.topics[0].partitions[0].error_code
             then(error_of(code, f"a marker for {topic_partition}"))
 
-    def close(self) -> None:
-        self._links.close()
-
 
 class CoordinatorQuestions:
     """Asks the coordinator of a transaction, on another broker, about partitions (KIP-890)."""
 
     def __init__(self, image: Image, open_link: OpenLink) -> None:
         self._image = image
-        self._links = _Links(open_link)
+        self.links = Links(open_link)
 
     def ask(
         self,
@@ -145,10 +125,7 @@ class CoordinatorQuestions:
             )
         )
         encoded = Call(ADD_PARTITIONS_TO_TXN, ADD_PARTITIONS_VERSION, codec.encode(request))
-        call(self._links.to(coordinator_id), encoded, partial(_answered, asked, then))
-
-    def close(self) -> None:
-        self._links.close()
+        call(self.links.to(coordinator_id), encoded, partial(_answered, asked, then))
 
 
 def _answered(asked: tuple[TopicPartition, ...], then: Callable[[Outcomes], object], answer: Any) -> None:

@@ -18,7 +18,7 @@ from penstock.drivers.cluster_store import ClusterStore
 from penstock.drivers.controller import Controller
 from penstock.metadata import layout
 from penstock.metadata.layout import PartitionState, TopicNode
-from penstock.metadata.store import Create, Node, Read, ReadKind, SessionChanged, SessionState
+from penstock.metadata.store import Create, Node, Read, ReadKind, SessionChanged, SessionState, SetData
 
 TOPIC_ID = uuid.UUID(int=7)
 STATE = layout.state_path("t", 0)
@@ -101,7 +101,7 @@ class World:
         assert isinstance(found, Node)
         return found
 
-    def write(self, *operations: Create) -> None:
+    def write(self, *operations: Create | SetData) -> None:
         """As another broker does."""
         for operation in operations:
             self.server.commit((operation,), 0)

@@ -22,7 +22,16 @@ from penstock.controller.peer_requests import (
 from penstock.drivers.controller import TELL_MS_MAX
 from penstock.metadata import layout
 from penstock.metadata.layout import TopicNode
-from penstock.metadata.store import ConnectionLostError, Create, Delete, Read, ReadKind, SetData
+from penstock.metadata.store import (
+    ConnectionLostError,
+    Create,
+    Delete,
+    Read,
+    ReadKind,
+    SessionChanged,
+    SessionState,
+    SetData,
+)
 
 T0 = TopicPartition("t", 0)
 
@@ -167,3 +176,26 @@ def test_a_failed_directory_is_seen_to_once() -> None:
         assert not isinstance(request, LeaderAndIsr), "it was told of its roles, and of the change"
         failing.unanswered.pop()(PeerAnswer())
         failing.world.first.loop.turn()
+
+
+def test_what_a_failed_directory_leaves_without_a_leader_is_looked_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its other replica may have lost records: after `unclean.recovery.timeout.ms` the longest log leads, whoever comes or goes."""
+    world = World()
+    process, channel = world.first, world.first.channel
+    process.topic_configs["t"] = {"min.insync.replicas": "2"}
+    untrusted = {"log_generations": {"1": "g", "2": "older"}, "eligible": [2]}
+    data = layout.encode_state(layout.PartitionState(leader=1, leader_epoch=1, isr=(1,), extra=untrusted))
+    world.write(SetData(path=STATE, data=data))
+    process.session.tell(SessionChanged(state=SessionState.CONNECTED))  # it reads that
+    process.loop.turn()
+    asked: list[int] = []
+    monkeypatch.setattr(channel, "log_ends", lambda broker_id, _partitions, _done: asked.append(broker_id))
+    unanswered = channel.deaf[1] = []
+    event = layout.encode_log_directory_event(1)
+    world.write(Create(path=f"{layout.LOG_DIRECTORY_EVENTS}/log_dir_event_", data=event, sequential=True))
+    assert isinstance(channel.sent_to[1][-1], LeaderAndIsr)
+    unanswered.pop()(PeerAnswer(partition_errors={T0: StorageError("its directory is offline")}))
+    process.loop.turn()
+    assert layout.decode_state(STATE, world.read(STATE).data).leader == -1
+    process.loop.advance(400_000)
+    assert asked[:1] == [2]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.unit.controller.world import broker as make_broker
 from tests.unit.handlers.world import World
 
 from penstock.base.errors import PenstockError, StorageError
@@ -94,6 +95,7 @@ class Broker:
             moved=lambda _key: None,
         )
         self.roles: list[set[str]] = []
+        self.gone: list[set[int]] = []
         self.replicas = Replicas(
             node_id=1,
             loop=world.loop,
@@ -102,6 +104,7 @@ class Broker:
             holdings=world.holdings,
             followers=self.followers,
             roles_changed=self.roles.append,
+            brokers_gone=self.gone.append,
         )
         self.replicas.broker_epoch = 10
         self.controller = ControllerDouble()
@@ -345,6 +348,13 @@ def append_four(broker: Broker) -> PartitionLog:
         if log.end_offset == 2:
             log.flush()
     return log
+
+
+def test_brokers_that_are_not_named_any_more_are_gone(broker: Broker) -> None:
+    for ids in ((1, 2, 3), (1, 2), (1, 2, 4)):
+        nodes = tuple(make_broker(one) for one in ids)
+        broker.take(replace(news(), brokers=nodes))
+    assert broker.gone == [{3}]
 
 
 def test_a_log_in_doubt_is_cut_to_its_recovery_point_before_it_follows(broker: Broker) -> None:

@@ -13,6 +13,7 @@ import pytest
 import uvloop
 
 from penstock.base.errors import PenstockError
+from penstock.peers import link
 from penstock.peers.errors import PeerUnreachableError
 from penstock.peers.link import Address, Body, TcpLink, _Wire
 
@@ -107,11 +108,54 @@ def test_a_machine_that_is_gone_is_noticed_in_seconds(run: Callable[[Any], None]
             names = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
             idle, interval, count = (options.getsockopt(socket.IPPROTO_TCP, name) for name in names)
             assert idle + interval * count < 10
+            assert options.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) < 10_000
             del options
             wire.close()
             await closed
 
     run(connect())
+
+
+def test_a_connection_that_is_closed_as_soon_as_it_is_open_answers_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy before a broker that is gone does so, and a broker with too many clients: before whoever opened it comes to sending."""
+
+    class Closed(_Wire):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(transport)
+            self.connection_lost(None)
+
+    async def run(address: tuple[str, int]) -> None:
+        tcp_link = TcpLink(lambda: Address(*address), "c", 10_000)
+        for _ in range(2):
+            answers: list[asyncio.Future[Any]] = [asyncio.get_running_loop().create_future() for _ in range(3)]
+            for one in answers:
+                tcp_link.call(1, 17, b"", one.set_result)
+            found = await asyncio.wait_for(asyncio.gather(*answers), 10)
+            assert all(isinstance(one, PeerUnreachableError) for one in found)
+        tcp_link.close()
+
+    monkeypatch.setattr(link, "_Wire", Closed)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        asyncio.run(run(server.getsockname()))
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_what_is_on_its_way_to_a_broker_that_is_given_up_is_answered(is_open: bool) -> None:
+    """One that hangs closes nothing, and answers nothing."""
+
+    async def run() -> None:
+        tcp_link = TcpLink(lambda: Address(*server.getsockname()), "c", 60_000)
+        answers: list[Any] = []
+        for _ in range(2):
+            tcp_link.call(1, 17, b"", answers.append)
+        if is_open:
+            assert tcp_link._opening is not None
+            await tcp_link._opening
+        tcp_link.give_up()
+        assert [type(one) for one in answers] == [PeerUnreachableError] * 2
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        asyncio.run(run())
 
 
 @pytest.mark.parametrize("address", [Address("a" * 70, 9092), Address("127.0.0.1", 70_000)])
