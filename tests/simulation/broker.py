@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Any, cast
 
 from penstock.app.config import BrokerConfig
-from penstock.base.errors import PenstockError
+from penstock.app.generation import take_generation
+from penstock.base.errors import PenstockError, StorageError
 from penstock.base.ids import TopicPartition
 from penstock.base.jobs import InlineJobs
 from penstock.controller.topics import TopicDefaults
@@ -20,6 +22,7 @@ from penstock.drivers.cluster_topics import ClusterTopics
 from penstock.drivers.config_changes import ConfigChanges
 from penstock.drivers.controller import Controller
 from penstock.drivers.delayed import Delayed
+from penstock.drivers.directory_events import DirectoryEvents
 from penstock.drivers.doubts import Doubts
 from penstock.drivers.failures import Failures
 from penstock.drivers.flushes import Flushes
@@ -68,11 +71,12 @@ class SimBroker:
         network: Network,
         tree: SimTree,
         files: ForgetfulFiles,
-        generation: str,
+        paths: Sequence[str],
+        new_generation: Callable[[], str],
+        boot_id: str,
         settings: dict[str, str],
     ) -> None:
         self.node_id = node_id
-        self._generation = generation
         self._is_started = False
         self._events = events
         self._network = network
@@ -91,7 +95,7 @@ class SimBroker:
         self.image = Image()
         self.image.topic_configs.update(tree.topic_configs())
         self.directories = LogDirectories(
-            ["/data"],
+            paths,
             cast(Any, files),
             clock,
             config_for=lambda key: log_config(self.image.topic_configs.get(key.topic, {}), config.log_values),
@@ -99,6 +103,7 @@ class SimBroker:
             new_id=events.new_id,
         )
         self.directories.open()
+        self.generation = take_generation(cast(Any, files), self.directories.directories, boot_id, new_generation)
         self.partitions = Partitions()
         produce: Delayed[TopicPartition] = Delayed("Produce", clock, loop)
         fetch: Delayed[TopicPartition] = Delayed("Fetch", clock, loop)
@@ -112,10 +117,13 @@ class SimBroker:
             loop=loop,
             waits=self._waits,
         )
-        failures = Failures(
-            self.directories, self._waits, went_offline=lambda _lost: None, all_failed=lambda _reason: None
+        self._failures = Failures(
+            self.directories,
+            self._waits,
+            went_offline=lambda _lost: self._directory_events.tell(),
+            all_failed=lambda _reason: None,
         )
-        self._flushes = Flushes(loop, self._waits, failures)
+        self._flushes = Flushes(loop, self._waits, self._failures)
         self.followers = Followers(
             loop=loop,
             clock=clock,
@@ -133,10 +141,12 @@ class SimBroker:
             holdings=holdings,
             followers=self.followers,
             roles_changed=self._roles_changed,
+            brokers_gone=self._give_up,
         )
-        self.replicas.doubts = Doubts(cast(Any, files), "/data", generation, self.directories.recovery_points())
+        self.replicas.doubts = Doubts(cast(Any, files), self.generation, self.directories.recovery_points())
         session = tree.open(node_id, lambda: loop.call_soon(self._store.hand_out))
         self._store = ClusterStore(session, loop)
+        self._directory_events = DirectoryEvents(node_id, self._store, loop)
         self.controller = Controller(
             node_id=node_id,
             loop=loop,
@@ -176,12 +186,15 @@ class SimBroker:
             surroundings, clock=clock, settings=GroupSettings.read(config), new_suffix=lambda: str(events.new_id())
         )
         markers = LocalMarkers(surroundings, self.groups, clock)
+        to_leaders = ClusterMarkers(node_id, loop, self.image, markers, self._link)
+        questions = CoordinatorQuestions(self.image, self._link)
+        self._links = (self._controller_link.links, to_leaders.links, questions.links)
         self.transactions = TransactionDriver(
             surroundings,
             clock=clock,
             settings=TransactionSettings.read(config),
             producer_ids=ClusterProducerIds(node_id, self._store),
-            markers=ClusterMarkers(node_id, loop, self.image, markers, self._link),
+            markers=to_leaders,
         )
         numbers = count(1)
         nothing: Any = None
@@ -208,7 +221,7 @@ class SimBroker:
                 replicas=self.replicas,
                 isr=self.isr,
                 controller=self.controller,
-                questions=CoordinatorQuestions(self.image, self._link),
+                questions=questions,
                 reads_from_nearest=False,
             ),
         )
@@ -225,6 +238,10 @@ class SimBroker:
     def _link(self, broker_id: int) -> SimLink:
         return self._network.link(self.node_id, broker_id, self.loop)
 
+    def _give_up(self, broker_ids: set[int]) -> None:
+        for links in self._links:
+            links.give_up(broker_ids)
+
     # Being known.
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
@@ -238,7 +255,7 @@ class SimBroker:
     async def _registered(self) -> None:
         """As the real registration does; a node of an earlier session is waited for."""
         endpoint = Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host="sim", port=self.node_id)
-        broker = BrokerNode(broker_id=self.node_id, endpoints=(endpoint,), generation=self._generation)
+        broker = BrokerNode(broker_id=self.node_id, endpoints=(endpoint,), generation=self.generation)
         path, session_id = layout.broker_path(self.node_id), self._store.session_id
         try:
             await self._store.commit_one(
@@ -284,9 +301,12 @@ class SimBroker:
         chance = self._events.chance
         for partition in self.partitions:
             if chance.random() < 0.3:
-                partition.log.flush()
+                with suppress(StorageError):
+                    partition.log.flush()
         if chance.random() < 0.5:
-            self.directories.checkpoint()
+            with suppress(StorageError):
+                self.directories.checkpoint()
+        self._failures.look()
         self.loop.call_later(HOUSEKEEPING_MS, self._keep_house)
 
     # Serving.
@@ -296,17 +316,25 @@ class SimBroker:
         except (MalformedMessageError, CloseConnectionError, PenstockError):
             failed()
             return
+
+        def send(parts: Any) -> None:
+            try:
+                content = content_of(parts)
+            except OSError:  # a file that cannot be read any more
+                failed()
+            else:
+                answered(content)
         if isinstance(outcome, Waiting):
             waiting = outcome
 
             def resolved(answer: Any) -> None:
                 if not self.loop.is_dead:
-                    answered(content_of(waiting.encode(answer)))
+                    send(waiting.encode(answer))
 
             waiting.pending.listen(resolved)
         else:
             assert outcome is not None
-            answered(content_of(outcome))
+            send(outcome)
 
     def shut_down(self, done: Callable[[int | PenstockError], object]) -> None:
         """Asks the controller to move leaders away; `done` gets how many are left."""

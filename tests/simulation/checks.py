@@ -109,6 +109,8 @@ class Checks:
                 if place not in self._cluster.assigned:
                     continue  # of a topic that is going
                 log = partition.log
+                if broker.files.is_broken(log.directory):
+                    continue  # nobody can say what it holds
                 replica = self._replicas.get((broker_id, place))
                 if replica is None or replica.log is not log:
                     replica = self._replicas[broker_id, place] = _Replica(log)
@@ -182,8 +184,8 @@ class Checks:
         state = self._cluster.state(place.key)
         if state is None:
             return True
-        if broker_id not in state.isr or self._cluster.recorded(state, broker_id) != str(
-            self._cluster.generations[broker_id]
+        if broker_id not in state.isr or (
+            self._cluster.recorded(state, broker_id) != self._cluster.generations[broker_id]
         ):
             return True
         self._doubtful.discard((broker_id, place))
@@ -237,7 +239,8 @@ class Checks:
                 raise Violation(
                     f"broker {broker_id} holds {sorted(broker.directories.logs)}, assigned: {sorted(wanted)}"
                 )
-            strays = [name for name in broker.files.list("/data") if name.endswith("-stray")]
+            found = [name for path in self._cluster.paths for name in broker.files.list(path)]
+            strays = [name for name in found if name.endswith("-stray")]
             if strays:
                 raise Violation(f"broker {broker_id} took logs for strays: {strays}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from itertools import count
 
 from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
@@ -34,11 +35,18 @@ COORDINATORS = (groups.TOPIC, transactions.TOPIC)
 class SimCluster:
     @classmethod
     def of(cls, seed: int) -> SimCluster:
-        """Every other one has coordinators too."""
-        return cls(seed, has_transactions=seed % 2 == 1)
+        """Every other one has coordinators too, and two in four have disks that break."""
+        return cls(seed, has_transactions=seed % 2 == 1, disks=1 + seed // 2 % 2)
 
     def __init__(
-        self, seed: int, *, brokers: int = 3, partitions: int = 2, min_isr: int = 2, has_transactions: bool = False
+        self,
+        seed: int,
+        *,
+        brokers: int = 3,
+        partitions: int = 2,
+        min_isr: int = 2,
+        has_transactions: bool = False,
+        disks: int = 1,
     ) -> None:
         self.events = Events(seed)
         self.chance = self.events.chance
@@ -51,7 +59,12 @@ class SimCluster:
             "log.index.size.max.bytes": "4096",
         }
         self.disks = {one: ForgetfulFiles() for one in range(1, brokers + 1)}
-        self.generations = dict.fromkeys(self.disks, 1)
+        self.paths = ("/data", "/more")[:disks]
+        """Log directories of each broker, each on a disk of its own."""
+        self._boots = dict.fromkeys(self.disks, 1)
+        self._generation_numbers = count(1)
+        self.generations = dict.fromkeys(self.disks, "")
+        """As each broker registers it; none where that will be another one."""
         self.brokers: dict[int, SimBroker] = {}
         self.is_healing = False
         self.assigned: dict[Place, tuple[int, ...]] = {}
@@ -68,13 +81,14 @@ class SimCluster:
             self.transactors = Transactors(self, [place for place in self.assigned if place.key.topic == TOPIC])
         self.checks = Checks(self)
         for broker_id, disk in self.disks.items():
-            disk.make_directory("/data")
+            for path in self.paths:
+                disk.make_directory(path)
             self.start(broker_id)
 
     def _make_topics(self, brokers: int, topics: dict[str, int]) -> None:
         made = list(layout.permanent_nodes(()))
-        for number, (name, count) in enumerate(topics.items()):
-            replicas = {n: tuple((n + slot) % brokers + 1 for slot in range(brokers)) for n in range(count)}
+        for number, (name, partitions) in enumerate(topics.items()):
+            replicas = {n: tuple((n + slot) % brokers + 1 for slot in range(brokers)) for n in range(partitions)}
             node = TopicNode(topic_id=uuid.UUID(int=77 + number), replicas=replicas)
             made.append(Create(path=layout.topic_path(name), data=layout.encode_topic(node)))
             made.append(Create(path=layout.topic_config_path(name), data=layout.encode_config({})))
@@ -109,10 +123,18 @@ class SimCluster:
         if broker_id in self.brokers:
             return
         self.events.note(f"start {broker_id}")
-        generation = str(self.generations[broker_id])
         broker = SimBroker(
-            broker_id, self.events, self.network, self.tree, self.disks[broker_id], generation, self._settings
+            broker_id,
+            self.events,
+            self.network,
+            self.tree,
+            self.disks[broker_id],
+            self.paths,
+            lambda: str(next(self._generation_numbers)),
+            str(self._boots[broker_id]),
+            self._settings,
         )
+        self.generations[broker_id] = broker.generation
         self.brokers[broker_id] = broker
         self.network.hosts[broker_id] = broker
 
@@ -126,8 +148,25 @@ class SimCluster:
         self.end(broker_id, power=power)
         if power:
             self.disks[broker_id].power_cut(self.chance)
-            self.generations[broker_id] += 1
+            self._boots[broker_id] += 1
+            self.generations[broker_id] = ""
         self.events.at(self.chance.randrange(50, 1500), lambda: self.start(broker_id))
+
+    def break_disk(self, broker_id: int) -> None:
+        """One of its disks, until somebody sees to it and starts the broker again. Meanwhile it may be started without."""
+        disk = self.disks[broker_id]
+        if len(self.paths) > 1 and not disk.broken:
+            path = self.chance.choice(self.paths)
+            self.events.note(f"break {path} of {broker_id}")
+            disk.broken.add(path)
+            self.events.at(self.chance.randrange(200, 2000), lambda: self.mend_disk(broker_id))
+
+    def mend_disk(self, broker_id: int) -> None:
+        if self.disks[broker_id].broken:
+            self.events.note(f"mend {broker_id}")
+            self.disks[broker_id].broken.clear()
+            if broker_id in self.brokers:
+                self.kill(broker_id, power=False)
 
     def pause(self, broker_id: int) -> None:
         """The process stands still; if that takes long its session ends, and it comes back with another."""
@@ -185,6 +224,8 @@ class SimCluster:
                 self.stop(one)
             elif what < 0.9:
                 self.cut_client(one)
+            else:
+                self.break_disk(one)
         self.events.at(self.chance.randrange(50, 900), self.disturb)
 
     def administer(self) -> None:
@@ -240,7 +281,7 @@ class SimCluster:
             state is not None
             and set(state.isr) == set(self.assigned[place])
             and len(state.isr) > 1
-            and all(self.recorded(state, one) == str(self.generations[one]) for one in state.isr)
+            and all(self.recorded(state, one) == self.generations[one] for one in state.isr)
             for place, state in states
             if place.key.topic != LOOSE
         )
@@ -272,6 +313,7 @@ class SimCluster:
         self.network.cuts.clear()
         self.tree.cut_off.clear()
         for broker_id in self.disks:
+            self.mend_disk(broker_id)
             self.start(broker_id)
 
     # Running.

@@ -178,6 +178,12 @@ class SimLink:
         for _, answered in waiting:
             self._loop.call_soon(partial(self._tell, answered, error))
 
+    def give_up(self) -> None:
+        waiting = list(self._waiting)
+        self.close()
+        for _, answered in waiting:
+            answered(PeerUnreachableError("the broker is gone"))
+
     def close(self) -> None:
         self.is_closed = True
         self._life += 1

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Sequence
 
 from penstock.base.clock import Clock
-from penstock.base.errors import OffsetOutOfRangeError, RecordListTooLargeError
+from penstock.base.errors import OffsetOutOfRangeError, RecordListTooLargeError, StorageError
 from penstock.base.files import Files, ReadableBuffer
 from penstock.base.ids import TopicPartition
 from penstock.records.batch import CONTROL_BIT, Batch, assigned
@@ -84,6 +84,10 @@ class PartitionLog:
     def update_config(self, config: LogConfig) -> None:
         self.log.config = config
 
+    def failed(self, error: OSError) -> StorageError:
+        """The disk failed under somebody who reads this log's files: its directory is offline from now on."""
+        return self._health.fail(error)
+
     def check_online(self) -> None:
         """StorageError where the log's directory has failed."""
         self._health.check()
@@ -110,11 +114,19 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        return self._offsets.last_stable().offset
+        try:
+            return self._offsets.last_stable().offset
+        except OSError as error:
+            raise self.failed(error) from error
 
     def set_high_watermark(self, offset: int) -> bool:
-        """Moves the high watermark, never back and never past the end; says whether it moved."""
-        return self._offsets.raise_high_watermark(offset)
+        """Moves the high watermark, never back and never past the end; says whether it moved. Where its place cannot be read it
+        does not, and the directory is offline."""
+        try:
+            return self._offsets.raise_high_watermark(offset)
+        except OSError as error:
+            self.failed(error)
+            return False
 
     # Appending (row S21).
     def append_as_leader(
@@ -241,7 +253,7 @@ class PartitionLog:
                     if completed is not None:
                         self._complete(completed)
         except OSError as error:
-            raise self._health.fail(error) from error
+            raise self.failed(error) from error
 
     def _roll(self, base_offset: int, now_ms: int) -> None:
         if self.log.roll(base_offset, now_ms) is not None:
@@ -255,7 +267,7 @@ class PartitionLog:
         try:
             self._roll(self.log.end.offset, self._clock.wall_ms())
         except OSError as error:
-            raise self._health.fail(error) from error
+            raise self.failed(error) from error
         return True
 
     def _complete(self, completed: CompletedTransaction) -> None:
@@ -301,12 +313,13 @@ class PartitionLog:
             if offset < limit.offset:
                 found = self.log.read(offset, bytes_max, limit, 2**31 - 1 if minimum_one else 0)
             aborted = self._aborted(offset, limit, found) if committed else None
+            last_stable = self._offsets.last_stable()
         except OSError as error:
-            raise self._health.fail(error) from error
+            raise self.failed(error) from error
         return ReadResult(
             None if found is None else found.slice,
             self._offsets.high_watermark.offset,
-            self.last_stable_offset,
+            last_stable.offset,
             self._offsets.start,
             aborted,
         )
@@ -340,10 +353,13 @@ class PartitionLog:
         return self._offsets.start
 
     def raise_log_start(self, offset: int) -> bool:
-        if not self._offsets.raise_start(offset):
-            return False
-        self.leader_epochs.truncate_from_start(offset)
-        return True
+        try:
+            is_news = self._offsets.raise_start(offset)
+        except OSError as error:
+            raise self.failed(error) from error
+        if is_news:
+            self.leader_epochs.truncate_from_start(offset)
+        return is_news
 
     def remove_segments(self, bases: list[int]) -> None:
         """Takes whole segments off the log's head: renamed now, removed after `file.delete.delay.ms`."""
@@ -356,7 +372,7 @@ class PartitionLog:
         try:
             self.removals.add(self.log.detach(bases), self.log)
         except OSError as error:
-            raise self._health.fail(error) from error
+            raise self.failed(error) from error
 
     def replace_segments(self, groups: Sequence[CleanedGroup]) -> None:
         """Swaps compacted segments in, group by group, each in steps that `load` can complete."""
@@ -367,9 +383,9 @@ class PartitionLog:
                 cleaned.rename(names.SWAP)
                 replaced = self.log.replace(group.old_bases, [cleaned])
                 self.removals.add(replaced, self.log, keep_snapshot=group.base_offset)
+            self._offsets.segments_changed()
         except OSError as error:
-            raise self._health.fail(error) from error
-        self._offsets.segments_changed()
+            raise self.failed(error) from error
 
     def lower_recovery_point(self, offset: int) -> bool:
         """Nothing at or above `offset` counts as flushed any more; says whether that was news."""
@@ -396,9 +412,9 @@ class PartitionLog:
                 self.snapshots.remove(known)
             rebuild(self.producers, self.snapshots, self.log, self._offsets.start)
             self.producers.passed_high_watermark(self._offsets.high_watermark.offset)
+            self._offsets.cut_to_end()
         except OSError as error:
-            raise self._health.fail(error) from error
-        self._offsets.cut_to_end()
+            raise self.failed(error) from error
 
     def truncate_fully(self, offset: int) -> None:
         """Drops everything; the log is empty and starts and continues at `offset`."""
@@ -408,7 +424,7 @@ class PartitionLog:
         try:
             self._restart_at(offset, self._clock.wall_ms())
         except OSError as error:
-            raise self._health.fail(error) from error
+            raise self.failed(error) from error
 
     def _restart_at(self, offset: int, now_ms: int) -> None:
         # On disk too, and first: an empty log cannot tell that they are another history's.
@@ -472,7 +488,7 @@ class PartitionLog:
         try:
             job.run()
         except OSError as error:
-            raise self._health.fail(error) from error
+            raise self.failed(error) from error
         self.flushed(job)
 
     def found_synced(self) -> None:
@@ -512,10 +528,13 @@ class PartitionLog:
                 job = job._replace(leader_epochs=None)
             job.run()
         except OSError as error:
-            raise self._health.fail(error) from error
+            raise self.failed(error) from error
         self._offsets.recovery_point = end_offset
 
     def abandon(self) -> None:
-        """Lets every descriptor go without a clean end."""
+        """Lets every descriptor go without a clean end, also where the disk fails at that."""
         for segment in self.log.segments:
-            segment.close()
+            try:
+                segment.close()
+            except OSError as error:
+                self.failed(error)

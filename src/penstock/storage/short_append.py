@@ -93,8 +93,14 @@ class ShortAppend:
             return -1
         data, last_offset, max_timestamp, batch = placed
         size_bytes = end - start
+        try:
+            is_full = log.should_roll(
+                self.size_bytes + size_bytes, max_timestamp, last_offset, self._jitter_ms, self._now_ms
+            )
+        except OSError as error:  # it may read when the segment began
+            raise self._health.fail(error) from error
         if (
-            log.should_roll(self.size_bytes + size_bytes, max_timestamp, last_offset, self._jitter_ms, self._now_ms)
+            is_full
             or size_bytes > config.segment_bytes
             or last_offset + 1 >= self._flush_offset
         ):

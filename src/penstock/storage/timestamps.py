@@ -21,11 +21,14 @@ class FoundOffset(NamedTuple):
 def offset_for_timestamp(log: PartitionLog, timestamp: int) -> FoundOffset | None:
     """The first record at or after `timestamp`, in offset order; None where no record is that late."""
     log.check_online()
-    for segment in log.log.segments:
-        if segment.size_bytes and segment.largest.timestamp >= timestamp:
-            found = _search(segment, timestamp, log.log_start_offset)
-            if found is not None:
-                return found
+    try:
+        for segment in log.log.segments:
+            if segment.size_bytes and segment.largest.timestamp >= timestamp:
+                found = _search(segment, timestamp, log.log_start_offset)
+                if found is not None:
+                    return found
+    except OSError as error:
+        raise log.failed(error) from error
     return None
 
 
@@ -43,6 +46,13 @@ def _search(segment: Segment, timestamp: int, log_start_offset: int) -> FoundOff
 def offset_of_max_timestamp(log: PartitionLog) -> FoundOffset | None:
     """The first record with the largest timestamp in the log, at or above its start; None where no record has one."""
     log.check_online()
+    try:
+        return _newest_of_all(log)
+    except OSError as error:
+        raise log.failed(error) from error
+
+
+def _newest_of_all(log: PartitionLog) -> FoundOffset | None:
     best: FoundOffset | None = None
     segments = [segment for segment in log.log.from_offset(log.log_start_offset) if segment.size_bytes]
     for segment in sorted(segments, key=lambda candidate: -candidate.largest.timestamp):
