@@ -20,6 +20,7 @@ from tests.support.history import History
 from tests.support.processes import wait_until
 from tests.support.synced_broker import SyncedCluster
 
+from penstock.app import generation
 from penstock.testing import BrokerProcess, Cluster
 
 pytestmark = pytest.mark.long
@@ -63,6 +64,8 @@ def test_a_log_directory_fails_and_what_it_led_is_led_elsewhere(two_disks_each: 
             return all(victim not in found[one].isrs and found[one].leader not in (victim, -1) for one in lost)
 
         wait_until(has_moved, seconds=WAIT_SECONDS, what="others lead what the directory held")
+        (other,) = (one for one in broker.log_directories if one != disk)
+        assert not (other / generation.FILE_NAME).exists(), "nobody trusts its logs when it is back"
         load.wait_for_more(100)
         found = look(cluster, topic)
         assert all(victim in found[one].isrs for one in kept), "its other directory goes on"

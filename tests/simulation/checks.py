@@ -88,9 +88,13 @@ class Checks:
         if place.key.topic != LOOSE:
             raise Violation(f"{place.key}: {what}: what was acknowledged before it is gone")
 
+    def forgot(self, broker_id: int) -> None:
+        """Its disks may have lost what was not synced."""
+        self._doubtful.update((broker_id, place) for place in self._cluster.assigned)
+
     def died(self, broker_id: int, *, power: bool) -> None:
         if power:
-            self._doubtful.update((broker_id, place) for place in self._cluster.assigned)
+            self.forgot(broker_id)
         for holder, place in list(self._replicas):
             if holder == broker_id:
                 del self._replicas[holder, place]

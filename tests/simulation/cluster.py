@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable
 from itertools import count
 
+from penstock.app import generation
 from penstock.base.errors import PenstockError
 from penstock.base.ids import TopicPartition
 from penstock.controller.topics import NewTopic
@@ -61,6 +62,8 @@ class SimCluster:
         self.disks = {one: ForgetfulFiles() for one in range(1, brokers + 1)}
         self.paths = ("/data", "/more")[:disks]
         """Log directories of each broker, each on a disk of its own."""
+        self._forgetting: set[int] = set()
+        """Brokers with a broken disk that will have lost what was not synced."""
         self._boots = dict.fromkeys(self.disks, 1)
         self._generation_numbers = count(1)
         self.generations = dict.fromkeys(self.disks, "")
@@ -158,15 +161,25 @@ class SimCluster:
         if len(self.paths) > 1 and not disk.broken:
             path = self.chance.choice(self.paths)
             self.events.note(f"break {path} of {broker_id}")
+            if self._may_forget():
+                self._forgetting.add(broker_id)
             disk.broken.add(path)
             self.events.at(self.chance.randrange(200, 2000), lambda: self.mend_disk(broker_id))
 
     def mend_disk(self, broker_id: int) -> None:
-        if self.disks[broker_id].broken:
+        disk = self.disks[broker_id]
+        broken = sorted(disk.broken)
+        if broken:
             self.events.note(f"mend {broker_id}")
-            self.disks[broker_id].broken.clear()
+            disk.broken.clear()
             if broker_id in self.brokers:
                 self.kill(broker_id, power=False)
+            was_noticed = not all(disk.exists(f"{path}/{generation.FILE_NAME}") for path in self.paths)
+            if was_noticed and broker_id in self._forgetting:
+                self.checks.forgot(broker_id)
+                for path in broken:
+                    disk.lose_unsynced(path, self.chance)
+            self._forgetting.discard(broker_id)
 
     def pause(self, broker_id: int) -> None:
         """The process stands still; if that takes long its session ends, and it comes back with another."""
@@ -213,7 +226,7 @@ class SimCluster:
             if what < 0.22:
                 self.kill(one, power=False)
             elif what < 0.32:
-                self.kill(one, power=self._may_lose_power())
+                self.kill(one, power=self._may_forget())
             elif what < 0.43:
                 self.pause(one)
             elif what < 0.5:
@@ -274,10 +287,11 @@ class SimCluster:
         self.events.note(f"preferred leaders at {broker.node_id}")
         broker.controller.elect_preferred([place.key for place in self.assigned], lambda _error: None)
 
-    def _may_lose_power(self) -> bool:
+    def _may_forget(self) -> bool:
         """One at a time: the others have everything that is committed, on disks that forgot nothing."""
         states = [(place, self.state(place.key)) for place in self.assigned]
-        return len(self.brokers) == len(self.disks) and all(
+        is_whole = len(self.brokers) == len(self.disks) and not self._forgetting
+        return is_whole and all(
             state is not None
             and set(state.isr) == set(self.assigned[place])
             and len(state.isr) > 1

@@ -68,6 +68,8 @@ class SimLink:
         self._events = network.events
         self._correlation_id = 0
         self._waiting: deque[tuple[int, Answered]] = deque()
+        self._due: deque[tuple[Answered, Body | PenstockError]] = deque()
+        """Answers that are there, but for a turn of the loop."""
         self._host: Host | None = None
         self._answers: dict[int, bytes] = {}
         self._order: deque[int] = deque()
@@ -151,10 +153,15 @@ class SimLink:
         expected, answered = self._waiting.popleft()
         assert expected == number, "answers come in order"
         body = Body(bytearray(content[4:]), skip_tags(content, 8) - 4)
-        self._loop.call_soon(partial(self._tell, answered, body))
+        self._tell_soon(answered, body)
 
-    def _tell(self, answered: Answered, answer: Body | PenstockError) -> None:
-        if not self.is_closed:
+    def _tell_soon(self, answered: Answered, answer: Body | PenstockError) -> None:
+        self._due.append((answered, answer))
+        self._loop.call_soon(self._tell)
+
+    def _tell(self) -> None:
+        if self._due:
+            answered, answer = self._due.popleft()
             answered(answer)
 
     def host_died(self) -> None:
@@ -176,18 +183,19 @@ class SimLink:
         self._answers, self._order = {}, deque()
         error: PenstockError = PeerUnreachableError("the connection broke")
         for _, answered in waiting:
-            self._loop.call_soon(partial(self._tell, answered, error))
+            self._tell_soon(answered, error)
 
     def give_up(self) -> None:
-        waiting = list(self._waiting)
+        unanswered = [answered for answered, _ in self._due] + [answered for _, answered in self._waiting]
         self.close()
-        for _, answered in waiting:
+        for answered in unanswered:
             answered(PeerUnreachableError("the broker is gone"))
 
     def close(self) -> None:
         self.is_closed = True
         self._life += 1
         self._waiting.clear()
+        self._due.clear()
 
 
 def frame_of(api_key: int, version: int, number: int, body: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """Clusters by seed hold what they must, one seed gives one trace, and what is known to be wrong is caught."""
 
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -28,6 +29,7 @@ from penstock.replication.fetcher import Cut, Fetcher
 from penstock.replication.isr import Followers
 from penstock.replication.partition import Diverging, Partition
 from penstock.storage.producer_state import Producers
+from tests.simulation import broker as simulated_broker
 from tests.simulation.checks import Violation
 from tests.simulation.cluster import TOPIC, SimCluster
 from tests.simulation.noticed import assert_noticed
@@ -357,3 +359,50 @@ def test_leader_and_controller_may_hear_of_a_lower_min_isr_in_any_order(monkeypa
     eligible_are_forgotten(monkeypatch)
     with pytest.raises(Violation, match="without all that is committed"):
         lower_min_isr_behind_the_controllers_back()
+
+
+class Least(random.Random):
+    """Chance is against it."""
+
+    def randint(self, a: int, b: int) -> int:
+        return a
+
+
+def a_disk_that_failed_is_back() -> None:
+    """Of the only one in sync: what it had not synced is gone, and so is the process that saw it fail."""
+    cluster = SimCluster(1, disks=2)
+    wait = partial(let_pass, cluster)
+    wait(400)
+    place = next(one for one in cluster.assigned if one.key == (TOPIC, 0))
+    leader, *others = cluster.assigned[place]
+    at, disk = cluster.brokers[leader], cluster.disks[leader]
+    log = at.partitions.get(*place.key).log
+    cluster.clients.write_once(leader, place)
+    wait(20)
+    for other in others:
+        cluster.end(other)
+    cluster.run_until(lambda: cluster.isr(place) == {leader})
+    assert log.recovery_point < log.high_watermark, "what is committed was not synced here"
+
+    path = at.directories.home(place.key).path
+    disk.broken.add(path)
+    cluster.clients.write_once(leader, place, acks=1)
+    cluster.run_until(lambda: path in at.directories.offline)
+    wait(100)
+    disk.broken.clear()
+    cluster.kill(leader, power=False)
+    disk.lose_unsynced(path, Least())
+    cluster.checks.forgot(leader)
+    wait(2_000)
+    assert (state := cluster.state(place.key)) is not None
+    assert state.leader == -1, "it is back, and nobody trusts it"
+    cluster.heal()
+    wait(3_000)
+    cluster.checks.at_the_end()
+
+
+def test_a_disk_that_failed_is_not_trusted_when_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    a_disk_that_failed_is_back()
+    monkeypatch.setattr(simulated_broker, "distrust", lambda *_arguments: None)
+    with pytest.raises(Violation, match="without all that is committed"):
+        a_disk_that_failed_is_back()

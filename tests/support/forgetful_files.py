@@ -214,6 +214,13 @@ class ForgetfulFiles:
         self._locks.clear()
         self.fail_at = None
 
+    def lose_unsynced(self, directory: str, choice: random.Random) -> None:
+        """The machine goes on, and what was not synced in this directory survives in part: a sync that failed has thrown it away."""
+        for path, inode in self._live.items():
+            if inode is not None and path.startswith(f"{directory}/"):
+                inode.data = _survivor(inode, choice)
+                inode.sync()
+
     def forget_everything_unsynced(self) -> None:
         """The strictest power cut: only what was synced."""
         self._pending.clear()

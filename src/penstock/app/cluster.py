@@ -7,11 +7,12 @@ import logging
 import uuid
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from penstock.app.cluster_registration import ClusterRegistration, claim_directories, cluster_id_on_disk
 from penstock.app.config import BrokerConfig
-from penstock.app.generation import read_boot_id, take_generation
+from penstock.app.generation import distrust, read_boot_id, take_generation
 from penstock.base.clock import Clock
 from penstock.base.errors import PenstockError
 from penstock.base.files import Files
@@ -285,6 +286,10 @@ class ClusterParts:
                 self._loop.call_later(_AGAIN_MS, self._register_again)
 
         run_steps(registered(), lambda _none: None)
+
+    def directory_failed(self) -> None:
+        job = partial(distrust, self._files, list(self._directories.directories))
+        self._loop.run_in_thread(job, lambda _none: None)
 
     def went_offline(self, partitions: list[TopicPartition]) -> None:
         """A log directory failed: the controller is told, and asks what is left."""

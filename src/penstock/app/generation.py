@@ -2,7 +2,8 @@
 
 A file `.penstock-generation` in each log directory: the generation and the machine's boot id, a line each. Drawn anew where a directory
 has no such file (an empty disk) or another one's, or where one was not closed cleanly and the machine was started since: a
-killed process loses nothing, what it wrote is in the machine's memory; a machine that went down may. A crash between two of the
+killed process loses nothing, what it wrote is in the machine's memory; a machine that went down may. So may a disk that failed and can be used
+again: the file is removed where a directory fails, from all of them that can still be written. A crash between two of the
 writes leaves directories that differ, and the next start draws again.
 """
 
@@ -39,6 +40,13 @@ def take_generation(
     for state in states:
         write_atomically(files, f"{state.path}/{FILE_NAME}", f"{generation}\n{boot_id}\n".encode())
     return generation
+
+
+def distrust(files: Files, directories: Iterable[DirectoryState]) -> None:
+    """One of them failed: what was written there and not synced may be gone when it is back. The next start draws a new generation."""
+    for state in sorted(directories, key=lambda one: one.health.failure is not None):  # what still works first
+        with contextlib.suppress(OSError):
+            files.remove(f"{state.path}/{FILE_NAME}")
 
 
 def _read(files: Files, directory: str) -> tuple[str, str]:

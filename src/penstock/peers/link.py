@@ -92,11 +92,12 @@ class TcpLink:
         except (OSError, TimeoutError, ValueError, OverflowError) as broken:  # or no such address can be
             error = PeerUnreachableError(f"the broker at {address.host}:{address.port} cannot be reached: {broken}")  # type: ignore[union-attr]
         self._opening = None
-        unsent, self._unsent = self._unsent, []
-        for api_key, version, body, answered in unsent:
+        for _ in range(len(self._unsent)):
+            if not self._unsent:  # it was closed by what was answered
+                break
+            api_key, version, body, answered = self._unsent.pop(0)
             if error is not None:
-                if not self._is_closed:
-                    answered(error)
+                answered(error)
             else:
                 assert self._wire is not None
                 self._send(self._wire, api_key, version, body, answered)

@@ -99,11 +99,7 @@ class ShortAppend:
             )
         except OSError as error:  # it may read when the segment began
             raise self._health.fail(error) from error
-        if (
-            is_full
-            or size_bytes > config.segment_bytes
-            or last_offset + 1 >= self._flush_offset
-        ):
+        if is_full or size_bytes > config.segment_bytes or last_offset + 1 >= self._flush_offset:
             return -1
         if batch is not None:
             # What a producer sends next is checked against what it sent before, and that counts when it is written.

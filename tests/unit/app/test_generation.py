@@ -6,8 +6,9 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from tests.unit.handlers.failing_files import FailingFiles
 
-from penstock.app.generation import FILE_NAME, take_generation
+from penstock.app.generation import FILE_NAME, distrust, take_generation
 from penstock.base.files import SystemFiles
 from penstock.storage.directory_state import DirectoryState
 
@@ -21,13 +22,17 @@ class Machine:
             path.mkdir()
         self._numbers = count()
 
-    def start(self, *, clean: bool, boot_id: str = "boot") -> str:
+    def states(self, *, clean: bool) -> list[DirectoryState]:
         states = []
         for path in self.paths:
             state = DirectoryState(str(path), SystemFiles().lock(str(path / ".lock")), SystemFiles())
             state.was_clean = clean
             state.lock.release()
             states.append(state)
+        return states
+
+    def start(self, *, clean: bool, boot_id: str = "boot") -> str:
+        states = self.states(clean=clean)
         return take_generation(SystemFiles(), states, boot_id, lambda: f"generation-{next(self._numbers)}")
 
 
@@ -78,3 +83,15 @@ def test_what_cannot_be_read_is_no_generation(machine: Machine, content: str) ->
     for path in machine.paths:
         (path / FILE_NAME).write_text(content)
     assert machine.start(clean=True) != first
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_disk_that_failed_is_not_trusted_again(machine: Machine, clean: bool) -> None:
+    """Also where it cannot be told so itself."""
+    first = machine.start(clean=False)
+    states = machine.states(clean=False)
+    states[0].health.fail(OSError("Input/output error"))
+    files = FailingFiles()
+    files.broken.add(states[0].path)
+    distrust(files, states)
+    assert machine.start(clean=clean) != first

@@ -158,6 +158,27 @@ def test_what_is_on_its_way_to_a_broker_that_is_given_up_is_answered(is_open: bo
         asyncio.run(run())
 
 
+def test_one_that_is_given_up_by_what_it_answers_answers_the_rest() -> None:
+    """It could not be opened: who hears of that first may be who gives it up."""
+
+    async def run() -> None:
+        tcp_link = TcpLink(lambda: None, "c", 60_000)
+        answers: list[Any] = []
+
+        def heard(answer: Any) -> None:
+            answers.append(answer)
+            tcp_link.give_up()
+
+        tcp_link.call(1, 17, b"", heard)
+        for _ in range(2):
+            tcp_link.call(1, 17, b"", answers.append)
+        assert tcp_link._opening is not None
+        await tcp_link._opening
+        assert [type(one) for one in answers] == [PeerUnreachableError] * 3
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("address", [Address("a" * 70, 9092), Address("127.0.0.1", 70_000)])
 def test_an_address_that_cannot_be_is_said_each_time(address: Address) -> None:
     async def run() -> None:
