@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import count
 from typing import Any, cast
 
 from penstock.app.config import BrokerConfig
-from penstock.app.generation import distrust, take_generation
+from penstock.app.generation import take_generation
 from penstock.base.errors import PenstockError, StorageError
 from penstock.base.ids import TopicPartition
 from penstock.base.jobs import InlineJobs
@@ -123,7 +122,6 @@ class SimBroker:
             self._waits,
             went_offline=lambda _lost: self._directory_events.tell(),
             all_failed=lambda _reason: None,
-            failed=self._directory_failed,
         )
         self._flushes = Flushes(loop, self._waits, self._failures)
         self.followers = Followers(
@@ -239,10 +237,6 @@ class SimBroker:
 
     def _link(self, broker_id: int) -> SimLink:
         return self._network.link(self.node_id, broker_id, self.loop)
-
-    def _directory_failed(self) -> None:
-        job = partial(distrust, cast(Any, self.files), self.directories.directories)
-        self.loop.run_in_thread(job, lambda _none: None)
 
     def _give_up(self, broker_ids: set[int]) -> None:
         for links in self._links:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from itertools import count
+from typing import cast
 
 from penstock.app import generation
 from penstock.base.errors import PenstockError
@@ -62,8 +63,6 @@ class SimCluster:
         self.disks = {one: ForgetfulFiles() for one in range(1, brokers + 1)}
         self.paths = ("/data", "/more")[:disks]
         """Log directories of each broker, each on a disk of its own."""
-        self._forgetting: set[int] = set()
-        """Brokers with a broken disk that will have lost what was not synced."""
         self._boots = dict.fromkeys(self.disks, 1)
         self._generation_numbers = count(1)
         self.generations = dict.fromkeys(self.disks, "")
@@ -161,8 +160,6 @@ class SimCluster:
         if len(self.paths) > 1 and not disk.broken:
             path = self.chance.choice(self.paths)
             self.events.note(f"break {path} of {broker_id}")
-            if self._may_forget():
-                self._forgetting.add(broker_id)
             disk.broken.add(path)
             self.events.at(self.chance.randrange(200, 2000), lambda: self.mend_disk(broker_id))
 
@@ -175,11 +172,10 @@ class SimCluster:
             if broker_id in self.brokers:
                 self.kill(broker_id, power=False)
             was_noticed = not all(disk.exists(f"{path}/{generation.FILE_NAME}") for path in self.paths)
-            if was_noticed and broker_id in self._forgetting:
+            if was_noticed and self._is_dispensable(broker_id):
                 self.checks.forgot(broker_id)
                 for path in broken:
                     disk.lose_unsynced(path, self.chance)
-            self._forgetting.discard(broker_id)
 
     def pause(self, broker_id: int) -> None:
         """The process stands still; if that takes long its session ends, and it comes back with another."""
@@ -290,14 +286,25 @@ class SimCluster:
     def _may_forget(self) -> bool:
         """One at a time: the others have everything that is committed, on disks that forgot nothing."""
         states = [(place, self.state(place.key)) for place in self.assigned]
-        is_whole = len(self.brokers) == len(self.disks) and not self._forgetting
-        return is_whole and all(
+        return len(self.brokers) == len(self.disks) and all(
             state is not None
             and set(state.isr) == set(self.assigned[place])
             and len(state.isr) > 1
             and all(self.recorded(state, one) == self.generations[one] for one in state.isr)
             for place, state in states
             if place.key.topic != LOOSE
+        )
+
+    def _is_dispensable(self, broker_id: int) -> bool:
+        """Whether of each partition another one has everything that is committed, and may lead."""
+        states = [self.state(place.key) for place in self.assigned if place.key.topic != LOOSE]
+        return all(
+            any(
+                one != broker_id and self.recorded(state, one) == self.generations[one]
+                for one in (*state.isr, *cast(list[int], state.extra.get("eligible", [])))
+            )
+            for state in states
+            if state is not None
         )
 
     @staticmethod

@@ -211,13 +211,7 @@ class Broker:
         waits: tuple[Delayed[TopicPartition], Delayed[TopicPartition]],
     ) -> tuple[Services, Failures]:
         """One of several: the store is ZooKeeper, and roles come from the controller."""
-        failures = Failures(
-            self._directories,
-            waits,
-            went_offline=cluster.went_offline,
-            all_failed=self._fail,
-            failed=cluster.directory_failed,
-        )
+        failures = Failures(self._directories, waits, went_offline=cluster.went_offline, all_failed=self._fail)
         flushes = Flushes(self._loop, waits, failures)
         parts = cluster.make(holdings=holdings, directories=self._directories, flushes=flushes, waits=waits)
         topics, producer_ids = cluster.make_topics(self._topic_defaults()), cluster.make_producer_ids()

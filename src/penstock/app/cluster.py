@@ -7,12 +7,11 @@ import logging
 import uuid
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeVar
 
 from penstock.app.cluster_registration import ClusterRegistration, claim_directories, cluster_id_on_disk
 from penstock.app.config import BrokerConfig
-from penstock.app.generation import distrust, read_boot_id, take_generation
+from penstock.app.generation import read_boot_id, take_generation
 from penstock.base.clock import Clock
 from penstock.base.errors import PenstockError
 from penstock.base.files import Files
@@ -121,7 +120,6 @@ class ClusterParts:
         self._configs = ConfigChanges(self.store, image, clock, self._take_configs)
         self._directory_events = DirectoryEvents(config.node_id, self.store, loop)
         self._broker: BrokerNode | None = None
-        self._directory = ""
         self._live_leaders: dict[int, Address] = {}
         self._is_leaving = False
         self._is_open = False
@@ -240,12 +238,9 @@ class ClusterParts:
         self._image.cluster_id = await self._patiently(lambda: self._registration.find_cluster_id(on_disk))
         claim_directories(self._files, self._directories, self._config.node_id, self._image.cluster_id)
         generation = take_generation(self._files, states, read_boot_id(), lambda: str(self._randomness.uuid()))
-        self._directory = states[0].path
         self.replicas.doubts = Doubts(self._files, generation, self._directories.recovery_points())
         registered = replace(broker, generation=generation)
-        self.replicas.broker_epoch = await self._patiently(
-            lambda: self._registration.register(registered, self._directory)
-        )
+        self.replicas.broker_epoch = await self._patiently(lambda: self._registration.register(registered, states))
         self._broker = registered
 
     async def _patiently(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -280,16 +275,14 @@ class ClusterParts:
         async def registered() -> None:
             assert self._broker is not None
             try:
-                self.replicas.broker_epoch = await self._registration.register(self._broker, self._directory)
+                self.replicas.broker_epoch = await self._registration.register(
+                    self._broker, self._directories.directories
+                )
             except (PenstockError, OSError) as error:
                 logger.error("the broker could not register again, and tries on: %s", error)
                 self._loop.call_later(_AGAIN_MS, self._register_again)
 
         run_steps(registered(), lambda _none: None)
-
-    def directory_failed(self) -> None:
-        job = partial(distrust, self._files, list(self._directories.directories))
-        self._loop.run_in_thread(job, lambda _none: None)
 
     def went_offline(self, partitions: list[TopicPartition]) -> None:
         """A log directory failed: the controller is told, and asks what is left."""

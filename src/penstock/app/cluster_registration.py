@@ -1,7 +1,7 @@
 """How a broker of a cluster enters the store: the nodes that must be there, the cluster's id, its own node.
 
-The first log directory remembers the last session's id in `.penstock-session`: a node of that session is this broker's own from before a
-quick restart, and is removed (KAFKA-992, KAFKA-1029); any other owner is waited for, one session timeout, and then respected.
+A log directory, the first that works, remembers the last session's id in `.penstock-session`: a node of that session is this broker's own from
+before a quick restart, and is removed (KAFKA-992, KAFKA-1029); any other owner is waited for, one session timeout, and then respected.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from penstock.base.clock import Clock
 from penstock.base.errors import LogDirectoryError, PenstockError
@@ -28,6 +28,7 @@ from penstock.metadata.store import (
     StoreError,
 )
 from penstock.storage import checkpoints
+from penstock.storage.directory_state import DirectoryState
 from penstock.storage.log_directories import LogDirectories
 
 logger = logging.getLogger(__name__)
@@ -86,14 +87,15 @@ class ClusterRegistration:
         if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExistsError):
             raise outcome
 
-    async def register(self, broker: BrokerNode, directory: str) -> int:
+    async def register(self, broker: BrokerNode, directories: Iterable[DirectoryState]) -> int:
         """Returns the epoch of this life of the broker."""
-        remembered = self._read_session(directory)
+        states = list(directories)
+        remembered = self._read_session(states)
         path = layout.broker_path(broker.broker_id)
-        await self._remove_own(path, remembered)
-        await self._remove_own(layout.CONTROLLER, remembered)
-        session_id = self._store.session_id
-        checkpoints.write_atomically(self._files, f"{directory}/{SESSION_FILE}", b"%d\n" % session_id)
+        await self._remove_own(path, {remembered, self._store.session_id})
+        # In this session it may have been elected already, and is not registered again for anything of the office.
+        await self._remove_own(layout.CONTROLLER, {remembered} - {self._store.session_id})
+        self._remember_session(states)
         data = layout.encode_broker(broker, self._clock.wall_ms())
         deadline_ms = self._clock.monotonic_ms() + self._session_timeout_ms + _GRACE_MS
         has_waited = False
@@ -113,9 +115,9 @@ class ClusterRegistration:
             has_waited = True
             await self._pause()
 
-    async def _remove_own(self, path: str, session_id: int) -> None:
+    async def _remove_own(self, path: str, session_ids: set[int]) -> None:
         node = await self._store.data(path)
-        if node is not None and node.stat.ephemeral_owner in (session_id, self._store.session_id):
+        if node is not None and node.stat.ephemeral_owner in session_ids:
             outcome = await self._store.commit_one(Delete(path=path, version=node.stat.version))
             if isinstance(outcome, StoreError) and not isinstance(outcome, NoNodeError):
                 raise outcome
@@ -125,10 +127,25 @@ class ClusterRegistration:
         self._loop.call_later(_ASK_AGAIN_MS, lambda: reply.give(None))
         return reply
 
-    def _read_session(self, directory: str) -> int:
-        with contextlib.suppress(FileNotFoundError, ValueError):
-            return int(self._files.read(f"{directory}/{SESSION_FILE}"))
+    def _read_session(self, states: Iterable[DirectoryState]) -> int:
+        for state in states:
+            if state.health.failure is None:
+                with contextlib.suppress(OSError, ValueError):
+                    return int(self._files.read(f"{state.path}/{SESSION_FILE}"))
         return 0
+
+    def _remember_session(self, states: Iterable[DirectoryState]) -> None:
+        """In the first directory that works; where none does, nobody is fooled but who waits for this session's end."""
+        for state in states:
+            if state.health.failure is None:
+                try:
+                    checkpoints.write_atomically(
+                        self._files, f"{state.path}/{SESSION_FILE}", b"%d\n" % self._store.session_id
+                    )
+                except OSError as error:
+                    state.health.fail(error)
+                else:
+                    return
 
 
 def claim_directories(files: Files, directories: LogDirectories, node_id: int, cluster_id: str) -> None:

@@ -164,7 +164,7 @@ def decide_grow(
 ) -> Transaction:
     """What to write so that a topic has `count` partitions; the new ones by hand, or as placement has it."""
     present = len(topic.partitions)
-    if topic.name in image.deleting:
+    if topic.name in image.deleting or 0 not in topic.partitions:  # a broker may have heard of the end of some already
         raise InvalidPartitionsError(f"topic {topic.name} is being deleted")
     if count <= present:
         raise InvalidPartitionsError(

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class Failures:
-    """`failed` is called for each directory, `went_offline` hears of its partitions, `all_failed` is called once at the end."""
+    """`went_offline` hears of the partitions once for each directory, `all_failed` once at the end."""
 
     def __init__(
         self,
@@ -28,13 +28,11 @@ class Failures:
         *,
         went_offline: Callable[[list[TopicPartition]], object],
         all_failed: Callable[[str], object],
-        failed: Callable[[], object] = lambda: None,
     ) -> None:
         self._directories = directories
         self._waits = tuple(waits)
         self._went_offline = went_offline
         self._all_failed = all_failed
-        self._failed = failed
         self._known: set[str] = set()
 
     def partition_failed(self, partition: Partition, error: BaseException) -> None:
@@ -56,7 +54,6 @@ class Failures:
             self._known.add(state.path)
             logger.error("%s", failure)
             self._directories.offline[state.path] = failure
-            self._failed()
             lost = [key for key in self._directories.logs if self._directories.home(key) is state]
             for key in lost:
                 for waits in self._waits:

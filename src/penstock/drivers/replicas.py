@@ -138,10 +138,14 @@ class Replicas:
         if self.doubts is None or not len(self.doubts):
             return None
         states = [state for state in request.partitions if self._will_be_taken(state, self.doubts)]
+        cuts = [
+            (state.topic_partition, self.doubts.offset(state.topic_partition))
+            for state in states
+            if state.leader != self._node_id
+        ]
         try:
-            for state in states:
-                if state.leader != self._node_id:
-                    await self._cut(state.topic_partition, self.doubts.offset(state.topic_partition))
+            for topic_partition, offset in cuts:
+                await self._cut(topic_partition, offset)
             job = self.doubts.settle(one.topic_partition for one in states)
             if job is not None:
                 await self._in_thread_or_raise(job)

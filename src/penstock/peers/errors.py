@@ -39,6 +39,7 @@ _CLASSES: dict[ErrorCode, type[PenstockError]] = {
     ErrorCode.transaction_coordinator_fenced: base.TransactionCoordinatorFencedError,
     ErrorCode.not_coordinator: coordinator.NotCoordinatorError,
     ErrorCode.coordinator_not_available: coordinator.CoordinatorNotAvailableError,
+    ErrorCode.operation_not_attempted: coordinator.CoordinatorNotAvailableError,  # for another partition's sake: ask again
     ErrorCode.coordinator_load_in_progress: coordinator.CoordinatorLoadInProgressError,
     ErrorCode.concurrent_transactions: transactions.ConcurrentTransactionsError,
     ErrorCode.invalid_producer_id_mapping: transactions.InvalidProducerIdMappingError,

@@ -16,10 +16,12 @@ from tests.unit.handlers.world import ManualLoop
 from penstock.app.cluster_registration import BrokerIdTakenError, ClusterRegistration
 from penstock.base.clock import ManualClock
 from penstock.base.errors import LogDirectoryError
+from penstock.base.files import Lock
 from penstock.drivers.cluster_store import ClusterStore
 from penstock.drivers.steps import run_steps
 from penstock.metadata import layout
 from penstock.metadata.store import Create
+from penstock.storage.directory_state import DirectoryState
 
 TIMEOUT_MS = 6_000
 
@@ -28,6 +30,8 @@ class Life:
     """One process of broker 1."""
 
     def __init__(self, server: TreeServer, files: ForgetfulFiles) -> None:
+        lock = cast(Lock, None)  # nobody asks for it
+        self.directories = [DirectoryState(path, lock, cast(Any, files)) for path in ("/data", "/more")]
         self.clock = ManualClock()
         self.loop = ManualLoop(self.clock)
         self.session: TreeSession = server.open()
@@ -44,7 +48,7 @@ class Life:
         self.outcomes: list[int | str | Exception] = []
 
     def register(self) -> None:
-        self._run(self.registration.register(broker(1), "/data"))
+        self._run(self.registration.register(broker(1), self.directories))
 
     def find_cluster_id(self, on_disk: str | None) -> None:
         self._run(self.registration.find_cluster_id(on_disk))
@@ -64,7 +68,8 @@ class World:
     def __init__(self) -> None:
         self.server = TreeServer()
         self.files = ForgetfulFiles()
-        self.files.make_directory("/data")
+        for path in ("/data", "/more"):
+            self.files.make_directory(path)
         for path in layout.PERMANENT:
             self.server.commit((Create(path=path),), 0)
 
@@ -113,6 +118,30 @@ def test_anybody_elses_node_is_waited_for_and_then_respected(world: World) -> No
     world.server.end(first.session)
     third.loop.advance(1_000)
     assert [type(one) for one in third.outcomes] == [int]
+
+
+def test_a_broker_whose_first_directory_failed_is_registered_again(world: World) -> None:
+    """It goes on with the others, and its session may end like anybody's."""
+    life = world.begin()
+    world.files.broken.add("/data")
+    life.register()
+    life.register()
+    assert [type(one) for one in life.outcomes] == [int, int]
+    assert life.directories[0].health.failure is not None
+    again = world.begin()
+    again.register()
+    assert [type(one) for one in again.outcomes] == [int], "the other directory remembers it"
+
+
+def test_nobody_gives_back_the_office_that_he_has_in_this_session(world: World) -> None:
+    """A session that is back stands for controller at once, and registers beside that."""
+    life = world.begin()
+    life.register()
+    office = Create(path=layout.CONTROLLER, data=layout.encode_controller(1, 0), ephemeral=True)
+    world.server.commit((office,), life.session.session_id)
+    life.register()
+    assert [type(one) for one in life.outcomes] == [int, int]
+    assert layout.CONTROLLER in list(world.server.tree.ephemerals(life.session.session_id))
 
 
 def test_the_first_broker_gives_the_cluster_its_id_and_the_others_take_it(world: World) -> None:

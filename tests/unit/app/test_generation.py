@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.unit.handlers.failing_files import FailingFiles
 
-from penstock.app.generation import FILE_NAME, distrust, take_generation
+from penstock.app.generation import FILE_NAME, take_generation
 from penstock.base.files import SystemFiles
 from penstock.storage.directory_state import DirectoryState
 
@@ -21,19 +21,17 @@ class Machine:
         for path in self.paths:
             path.mkdir()
         self._numbers = count()
+        self.files = FailingFiles()
+        self.states: list[DirectoryState] = []
 
-    def states(self, *, clean: bool) -> list[DirectoryState]:
-        states = []
+    def start(self, *, clean: bool, boot_id: str = "boot") -> str:
+        self.states = []
         for path in self.paths:
             state = DirectoryState(str(path), SystemFiles().lock(str(path / ".lock")), SystemFiles())
             state.was_clean = clean
             state.lock.release()
-            states.append(state)
-        return states
-
-    def start(self, *, clean: bool, boot_id: str = "boot") -> str:
-        states = self.states(clean=clean)
-        return take_generation(SystemFiles(), states, boot_id, lambda: f"generation-{next(self._numbers)}")
+            self.states.append(state)
+        return take_generation(self.files, self.states, boot_id, lambda: f"generation-{next(self._numbers)}")
 
 
 @pytest.fixture
@@ -73,11 +71,11 @@ def test_an_empty_disk_draws_anew_even_after_a_clean_end(machine: Machine) -> No
 def test_directories_that_differ_draw_anew(machine: Machine) -> None:
     """A crash between two of the writes."""
     first = machine.start(clean=True)
-    (machine.paths[0] / FILE_NAME).write_text("generation-77\nboot\n")
+    (machine.paths[0] / FILE_NAME).write_text("generation-77\nboot\n2\n")
     assert machine.start(clean=True) not in (first, "generation-77")
 
 
-@pytest.mark.parametrize("content", ["", "x", "\n", "a\nb\nc\n"])
+@pytest.mark.parametrize("content", ["", "x", "\n", "a\nb\n", "a\nb\n2\nd\n"])
 def test_what_cannot_be_read_is_no_generation(machine: Machine, content: str) -> None:
     first = machine.start(clean=True)
     for path in machine.paths:
@@ -89,9 +87,18 @@ def test_what_cannot_be_read_is_no_generation(machine: Machine, content: str) ->
 def test_a_disk_that_failed_is_not_trusted_again(machine: Machine, clean: bool) -> None:
     """Also where it cannot be told so itself."""
     first = machine.start(clean=False)
-    states = machine.states(clean=False)
-    states[0].health.fail(OSError("Input/output error"))
-    files = FailingFiles()
-    files.broken.add(states[0].path)
-    distrust(files, states)
+    machine.files.broken.add(str(machine.paths[0]))
+    machine.states[0].health.fail(OSError("Input/output error"))
+    machine.files.broken.clear()
     assert machine.start(clean=clean) != first
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_directory_that_is_away_draws_anew_and_once_more_when_it_is_back(machine: Machine, missing: int) -> None:
+    """It took what it holds along: it failed before the start, or is in the configuration no more."""
+    first = machine.start(clean=True)
+    away = machine.paths.pop(missing)
+    second = machine.start(clean=True)
+    assert machine.start(clean=False) == second
+    machine.paths.insert(missing, away)
+    assert len({first, second, machine.start(clean=True)}) == 3

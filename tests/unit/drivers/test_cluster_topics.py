@@ -13,6 +13,7 @@ from tests.unit.handlers.world import ManualLoop
 from penstock.base.clock import ManualClock
 from penstock.base.errors import ConfigError, PenstockError
 from penstock.base.files import SystemFiles
+from penstock.controller.errors import InvalidPartitionsError
 from penstock.controller.topics import NewTopic, TopicDefaults
 from penstock.drivers.cluster_store import ClusterStore
 from penstock.drivers.cluster_topics import WAIT_MS, ClusterTopics
@@ -175,6 +176,14 @@ def test_keys_of_others_stay_where_a_node_is_written_anew(world: World) -> None:
     config, topic = (json.loads(world.data(path)) for path in (layout.topic_config_path("t"), layout.topic_path("t")))
     assert (config["later"], config["config"]) == ([1], {"retention.ms": "5"})
     assert (topic["later"], topic["partitions"]) == ([1], {"0": [1], "1": [1]})
+
+
+def test_a_topic_whose_first_partition_is_gone_does_not_grow(world: World) -> None:
+    """Brokers hear of a deletion partition by partition."""
+    world.make()
+    topic = world.image.topics["t"]
+    with pytest.raises(InvalidPartitionsError, match="is being deleted"):
+        world.topics.decide_grow(topic._replace(partitions={1: topic.partitions[0]}), 2, None)
 
 
 def test_a_broker_whose_view_is_old_gives_no_partition_to_others(world: World) -> None:

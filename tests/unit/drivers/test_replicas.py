@@ -81,9 +81,9 @@ class ControllerDouble:
 class Broker:
     """Broker 1 of a cluster, without the others."""
 
-    def __init__(self, data: Path) -> None:
-        self.data = str(data)
-        self.world = world = World(data)
+    def __init__(self, *data: Path) -> None:
+        self.data = str(data[0])
+        self.world = world = World(*data)
         self.leaders: list[Leader] = []
         self.followers = Followers(
             loop=world.loop,
@@ -397,6 +397,27 @@ def test_a_log_in_doubt_gets_no_role_before_the_disk_knows_that_it_is_settled(
     assert (broker.partition.leader_epoch, broker.leaders) == (0, [])
     assert log.end_offset == end_offset
     assert KEY in in_doubt(broker, "new", 1), "after a kill"
+
+
+def test_a_directory_that_fails_while_doubts_are_settled_leaves_nobody_without_an_answer(tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "first", tmp_path / "second")
+    both = (state(1, 0), state(1, 0, partition=1))
+    broker.take(roles(*both))
+    directories = broker.world.directories
+    logs = [(directories.home(one.topic_partition), one.topic_partition) for one in both]
+    for _, key in logs:
+        partition = broker.world.partitions.get(*key)
+        partition.append(bytearray(build_batch([(broker.world.clock.wall_ms(), None, b"x", ())] * 2)), 1)
+        partition.log.flush()  # so that a cut has checkpoints to lower
+    assert logs[0][0] is not logs[1][0]
+    known = [(home, {key: 1}) for home, key in logs]
+    broker.replicas.doubts = Doubts(cast(Any, broker.world.files), "new", known)
+    answers: list[PeerAnswer] = []
+    broker.replicas.take(roles(*(replace(one, leader=2, leader_epoch=1) for one in both)), answers.append)
+    assert answers == [], "the first cut waits for its thread"
+    logs[1][0].health.fail(OSError("the disk is broken"))
+    broker.world.loop.turn()
+    assert [type(one.error) for one in answers] == [BrokerNotAvailableError], "the controller tries again"
 
 
 def test_a_doubt_does_not_pass_on_to_a_new_log_of_the_name(broker: Broker) -> None:

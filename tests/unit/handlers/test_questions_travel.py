@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
 from tests.support.transaction_requests import Stamp, TransactionRequests
 from tests.unit.drivers.replicated import GROUPS, Replicated
 from tests.unit.handlers.test_groups import send_fetch
@@ -19,8 +20,10 @@ from penstock.base.ids import TopicPartition
 from penstock.coordinator.groups.messages import Asker, Commit
 from penstock.handlers import verification
 from penstock.handlers.services import Services
+from penstock.peers.errors import error_of
 from penstock.records.batch import assigned, scan
 from penstock.records.build import build_batch, build_end_marker
+from penstock.replication.errors import NotEnoughReplicasError
 
 
 class Coordinator:
@@ -210,6 +213,13 @@ def test_a_question_ends_where_another_broker_leads_for_a_while(
     assert produced(late) == ["invalid_txn_state"], "nor does the yes count for the question that stands now"
     assert not again.is_there
     assert world.at(T0).log.producers.first_unstable_offset is not None
+
+
+def test_a_write_that_the_coordinator_refused_for_anothers_sake_is_sent_again() -> None:
+    """It had not heard of a new topic that the same request names."""
+    refused = error_of(ErrorCode.operation_not_attempted, "the question")
+    assert refused is not None
+    assert isinstance(verification._for_producers(refused, 12), NotEnoughReplicasError)
 
 
 def test_a_write_that_was_refused_by_a_follower_is_not_expected_when_it_leads(tmp_path: Path) -> None:
