@@ -214,6 +214,12 @@ def test_a_cluster_stands_where_it_was_asked_for_whatever_its_path_is_called(tmp
     assert seen[0] == seen[1]
 
 
+def test_a_terminal_that_is_closed_ends_it_like_ctrl_c(tmp_path: Path) -> None:
+    up = Up(tmp_path / "cluster").wait()
+    assert up.end(signal.SIGHUP) == 0
+    assert processes_of(up.data) == []
+
+
 def test_whoever_kills_the_command_leaves_nothing_running(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And the same place can be used again, without a second ZooKeeper in it."""
     first = Up(tmp_path / "cluster").wait()
@@ -263,6 +269,21 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     assert processes_of(tmp_path) == []
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_port_that_a_member_of_an_ensemble_cannot_have_is_named(tmp_path: Path, place: int) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        ports = [free_port(), free_port()]
+        ports[place] = taken.getsockname()[1]
+        server = f"1=127.0.0.1:{ports[0]}:{ports[1]}"
+        arguments = ["--listen", f"127.0.0.1:{free_port()}", "--id", "1", "--server", server, "--server", "2=[::1]:1:2"]
+        command = [*PENSTOCK, "zookeeper", "--data", str(tmp_path / "data"), *arguments]
+        ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=WAIT_SECONDS)
+    assert ended.returncode != 0
+    assert f"--server 1: 127.0.0.1:{ports[place]} cannot be listened on" in ended.stderr
+
+
 def processes_of(data: Path) -> list[str]:
     """The command lines of processes that name the directory or something in it."""
     found = []
@@ -280,6 +301,12 @@ def processes_of(data: Path) -> list[str]:
         (["cluster", "status", "--data", "nowhere"], "no cluster was started in nowhere"),
         (["cluster", "up", "--listen", "here"], "write HOST:PORT"),
         (["cluster", "up", "--listen", ":9092"], "write HOST:PORT"),
+        (["cluster", "up", "--listen", "PLAINTEXT://127.0.0.1:0"], "write HOST:PORT"),
+        (["cluster", "up", "--data", ""], "name a directory"),
+        (["cluster", "status", "--data", ""], "name a directory"),
+        (["zookeeper", "--data", ""], "name a directory"),
+        (["zookeeper", "--server", "1=h:1:2", "--server", "1=g:1:2", "--id", "1"], "there is a member 1 already"),
+        (["zookeeper", "--server", "1=h:1:2", "--server", "2=h:3:2", "--id", "1"], "h:2 is taken by another"),
         (["cluster", "up", "--listen", "127.0.0.1:65534"], "consecutive ports"),
         (["cluster", "up", "--set", "num.partitions=x"], "penstock: num.partitions='x' is not a valid integer"),
         (["cluster", "up", "--set", "listeners=PLAINTEXT://127.0.0.1:1"], "--set listeners: each broker gets its own"),

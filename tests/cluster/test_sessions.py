@@ -78,6 +78,29 @@ def test_a_broker_that_was_killed_starts_again_before_its_session_ends(
         witness.close()
 
 
+def test_a_broker_without_a_number_is_given_one_and_keeps_it(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
+    """As with Kafka: one that nobody had, remembered in its directories."""
+    witness = AskedZooKeeper(zookeeper.connect)
+    brokers = [BrokerProcess(tmp_path / name, zookeeper_connect=zookeeper.connect) for name in ("first", "second")]
+    try:
+        for number, broker in enumerate(brokers, 1001):
+            broker.start()
+            assert owner(witness, layout.broker_path(number)) is not None
+        brokers[1].stop()
+        brokers[1].start()
+        assert owner(witness, layout.broker_path(1002)) is not None
+        assert owner(witness, layout.broker_path(1003)) is None
+        third = BrokerProcess(
+            tmp_path / "third", zookeeper_connect=zookeeper.connect, broker_id_generation_enable="false"
+        )
+        with pytest.raises(BrokerFailed, match=r"give each its own broker\.id"):
+            third.start()
+    finally:
+        for broker in brokers:
+            broker.kill_if_running()
+        witness.close()
+
+
 def test_a_second_broker_of_the_same_id_does_not_start(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
     settings = {"broker_id": 42, "zookeeper_connect": zookeeper.connect, "zookeeper_session_timeout_ms": 6_000}
     first, second = (BrokerProcess(tmp_path / name, **settings) for name in ("first", "second"))

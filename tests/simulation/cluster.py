@@ -171,11 +171,12 @@ class SimCluster:
             disk.broken.clear()
             if broker_id in self.brokers:
                 self.kill(broker_id, power=False)
-            was_noticed = not all(disk.exists(f"{path}/{generation.FILE_NAME}") for path in self.paths)
-            if was_noticed and self._is_dispensable(broker_id):
-                self.checks.forgot(broker_id)
-                for path in broken:
-                    disk.lose_unsynced(path, self.chance)
+            if not all(disk.exists(f"{path}/{generation.FILE_NAME}") for path in self.paths):  # it was noticed
+                self.generations[broker_id] = ""
+                if self._is_dispensable(broker_id):
+                    self.checks.forgot(broker_id)
+                    for path in broken:
+                        disk.lose_unsynced(path, self.chance)
 
     def pause(self, broker_id: int) -> None:
         """The process stands still; if that takes long its session ends, and it comes back with another."""

@@ -125,6 +125,7 @@ class Broker:
             self._make_parents(path)
         if self._cluster is not None:
             await self._cluster.open()
+            self._directories.node_id = self.config.node_id
         progress = RecoveryProgress(self._clock)
         for report in self._directories.open(progress.segment):
             progress.partition(report)

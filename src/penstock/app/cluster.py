@@ -9,11 +9,16 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from penstock.app.cluster_registration import ClusterRegistration, claim_directories, cluster_id_on_disk
+from penstock.app.cluster_registration import (
+    ClusterRegistration,
+    claim_directories,
+    cluster_id_on_disk,
+    node_id_on_disk,
+)
 from penstock.app.config import BrokerConfig
 from penstock.app.generation import read_boot_id, take_generation
 from penstock.base.clock import Clock
-from penstock.base.errors import PenstockError
+from penstock.base.errors import ConfigError, PenstockError
 from penstock.base.files import Files
 from penstock.base.ids import TopicPartition
 from penstock.base.randomness import Randomness
@@ -118,7 +123,6 @@ class ClusterParts:
             new_id=new_topic_id,
         )
         self._configs = ConfigChanges(self.store, image, clock, self._take_configs)
-        self._directory_events = DirectoryEvents(config.node_id, self.store, loop)
         self._broker: BrokerNode | None = None
         self._live_leaders: dict[int, Address] = {}
         self._is_leaving = False
@@ -140,8 +144,21 @@ class ClusterParts:
             raise
         self._is_open = True
         await self._patiently(self._registration.make_permanent_nodes)
+        if self._config.node_id < 0:
+            self._config.node_id = await self._find_node_id()
         await self._patiently(self._configs.load)
         self._configs_changed()
+
+    async def _find_node_id(self) -> int:
+        config = self._config
+        known = node_id_on_disk(self._files, config.log_directories)
+        if known is not None:
+            return known
+        if not config["broker.id.generation.enable"]:
+            raise ConfigError("this broker has no number; in a cluster give each its own broker.id")
+        given = await self._patiently(lambda: self._registration.new_broker_id(config["reserved.broker.max.id"]))
+        logger.info("this broker is given number %d, and its directories remember it", given)
+        return given
 
     def make(
         self,
@@ -152,6 +169,7 @@ class ClusterParts:
         waits: tuple[Delayed[TopicPartition], Delayed[TopicPartition]],
     ) -> ClusterServices:
         config, node_id = self._config, self._config.node_id
+        self._directory_events = DirectoryEvents(node_id, self.store, self._loop)
         self._directories = directories
         settings = FollowerSettings.read(config)
         limits = FetchLimits(settings.wait_ms_max, settings.bytes_min, settings.bytes_max, settings.partition_bytes_max)

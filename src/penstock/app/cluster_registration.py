@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable
 
 from penstock.base.clock import Clock
-from penstock.base.errors import LogDirectoryError, PenstockError
+from penstock.base.errors import CorruptFileError, LogDirectoryError, PenstockError
 from penstock.base.files import Files
 from penstock.base.ids import topic_id_text
 from penstock.drivers.cluster_store import ClusterStore
@@ -21,13 +21,16 @@ from penstock.drivers.steps import Reply
 from penstock.metadata import layout
 from penstock.metadata.layout import BrokerNode
 from penstock.metadata.store import (
+    BadVersionError,
     Create,
     Delete,
     NodeExistsError,
     NoNodeError,
+    SetData,
     StoreError,
 )
 from penstock.storage import checkpoints
+from penstock.storage.directory_contents import owner_of
 from penstock.storage.directory_state import DirectoryState
 from penstock.storage.log_directories import LogDirectories
 
@@ -86,6 +89,20 @@ class ClusterRegistration:
         outcome = await self._store.commit_one(operation)
         if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExistsError):
             raise outcome
+
+    async def new_broker_id(self, reserved_max: int) -> int:
+        """A number that no broker was given before: how often the node was written."""
+        while True:
+            node = await self._store.data(layout.BROKER_SEQUENCE)
+            assert node is not None, "it is made with the permanent nodes"
+            version = node.stat.version
+            outcome = await self._store.commit_one(
+                SetData(path=layout.BROKER_SEQUENCE, data=node.data, version=version)
+            )
+            if not isinstance(outcome, StoreError):
+                return reserved_max + version + 1
+            if not isinstance(outcome, BadVersionError):
+                raise outcome
 
     async def register(self, broker: BrokerNode, directories: Iterable[DirectoryState]) -> int:
         """Returns the epoch of this life of the broker."""
@@ -165,6 +182,16 @@ def cluster_id_on_disk(files: Files, directories: LogDirectories) -> str | None:
         found = _meta_properties(files, state.path).get("cluster.id")
         if found:
             return found
+    return None
+
+
+def node_id_on_disk(files: Files, paths: Iterable[str]) -> int | None:
+    """The number of the broker whose directories these are, as the first that knows has it. Before they are opened."""
+    for path in paths:
+        with contextlib.suppress(OSError, CorruptFileError):
+            node_id = owner_of(files, path).node_id
+            if node_id is not None and node_id.isdecimal():
+                return int(node_id)
     return None
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.app.listeners import read_listeners
-from penstock.base.config import ConfigKey, integer, is_port, table, text, value_text
+from penstock.base.config import ConfigKey, boolean, integer, is_port, table, text, value_text
 from penstock.base.errors import ConfigError
 from penstock.controller import config as controller
 from penstock.coordinator.groups import config as groups
@@ -39,6 +39,13 @@ def _check_ensemble(value: str) -> str | None:
 OWN_KEYS: Mapping[str, ConfigKey[Any]] = table(
     integer("node.id", 1, "This broker's number.", low=0, dynamic=False, synonyms=("broker.id",)),
     integer("broker.id", -1, "This broker's number, where `node.id` is not set.", low=-1, dynamic=False),
+    boolean(
+        "broker.id.generation.enable",
+        True,
+        "Whether a broker of a cluster that has no number yet, here or in its directories, is given one.",
+        dynamic=False,
+    ),
+    integer("reserved.broker.max.id", 1_000, "Numbers given to brokers lie above it.", low=0, dynamic=False),
     replace(
         text(
             "zookeeper.connect",
@@ -168,7 +175,8 @@ class BrokerConfig:
         self.log_values = storage.broker_defaults(settings)
         """The broker's values of topic keys. The same mapping for ever: `use_dynamic` changes what is in it."""
         self.node_id: int = self._values["node.id"]
-        if "node.id" not in settings and self._values["broker.id"] >= 0:
+        """Negative for a broker of a cluster that is to find its number: its directories know it, or it is given one."""
+        if "node.id" not in settings and (self._values["broker.id"] >= 0 or self._values["zookeeper.connect"]):
             self.node_id = self._values["broker.id"]
         self.log_directories: tuple[str, ...] = self._values["log.dirs"] or (
             (self._values["log.dir"],) if self._values["log.dir"] else (_DATA_DEFAULT,)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,6 +24,13 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 _PATIENCE = {"default.api.timeout.ms": "20000", "request.timeout.ms": "10000"}
 _OFFSET = re.compile(r"\d+")
+
+
+def parse_directory(text: str | Path) -> Path:
+    """Not an unset variable, which would mean the working directory."""
+    if not str(text).strip():
+        raise typer.BadParameter("it is empty; name a directory")
+    return Path(text)
 
 
 def open_cluster(servers: str, **settings: str) -> Cluster:

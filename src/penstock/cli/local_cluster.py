@@ -7,11 +7,18 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.cluster import HERE, Json, parse_assignments
+from penstock.cli.cluster import HERE, Json, parse_assignments, parse_directory
 
 app = typer.Typer(help="A cluster on this machine: ZooKeeper and brokers, with one command.", no_args_is_help=True)
 
-Data = Annotated[Path, typer.Option(help="Directory of the cluster: one for ZooKeeper in it, and one for each broker.")]
+Data = Annotated[
+    Path,
+    typer.Option(
+        metavar="DIR",
+        parser=parse_directory,
+        help="Directory of the cluster: one for ZooKeeper in it, and one for each broker.",
+    ),
+]
 
 
 @app.command()
@@ -23,7 +30,7 @@ def up(
     ] = HERE,
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value for every broker.")] = None,
 ) -> None:
-    """Start ZooKeeper and brokers, and run until SIGTERM or Ctrl-C. Prints `ready HOST:PORT,…` when all of them serve."""
+    """Start ZooKeeper and brokers, and run until SIGTERM, Ctrl-C or the end of the terminal. Prints `ready HOST:PORT,…` when all of them serve."""
     from penstock.cli.local_cluster_run import run_up
 
     raise typer.Exit(run_up(data, brokers, listen, parse_assignments(set_ or (), "--set")))

@@ -23,6 +23,7 @@ from penstock.base.files import SystemFiles
 from penstock.cli.children import serve_command
 from penstock.cli.cluster import open_cluster
 from penstock.cli.locks import holder, writing
+from penstock.cli.serve import ENDING
 from penstock.client.cluster import Metadata
 
 FILE_NAME = "cluster.json"
@@ -109,7 +110,7 @@ class _Stopped(Exception):
 
 
 class _Signals:
-    """SIGTERM and Ctrl-C: while the cluster starts they end that at once, afterwards whoever waits for `stop` hears of them, and of
+    """SIGTERM, Ctrl-C and the end of the terminal: while the cluster starts they end that at once, afterwards whoever waits for `stop` hears of them, and of
     a second one whoever looks at `hurry`."""
 
     def __init__(self) -> None:
@@ -118,8 +119,9 @@ class _Signals:
         self._is_starting = True
 
     def listen(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._came)
+        for number in ENDING:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has SIGHUP
+                signal.signal(number, self._came)
 
     def _came(self, *_: object) -> None:
         if self.stop.is_set():
@@ -298,7 +300,7 @@ def _parse_listen(listen: str, brokers: int) -> tuple[str, int]:
 
 def _is_address(text: str) -> bool:
     host, _, port = text.rpartition(":")
-    return bool(host) and is_port(port, lowest=0)
+    return bool(host) and "/" not in host and is_port(port, lowest=0)
 
 
 def _zookeeper_port(data: Path) -> int:

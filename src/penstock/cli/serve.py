@@ -24,7 +24,7 @@ from penstock.cli.escapes import printable
 LEVELS = ("debug", "info", "warning", "error")
 STOPPING = "a signal: stopping; a second one does not wait for the logs"
 HURRY = "a second signal: stopping at once"
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -35,7 +35,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="penstock serve",
-        description="Run a broker until SIGTERM or SIGINT. Prints `ready PROTOCOL://host:port` on stdout when it serves.",
+        description="Run a broker until SIGTERM, SIGINT or SIGHUP. Prints `ready PROTOCOL://host:port` on stdout when it serves.",
         allow_abbrev=False,
     )
     parser.add_argument("--data", metavar="DIR", help="directory for the logs (log.dirs)")
@@ -148,7 +148,7 @@ async def _serve(broker_config: object) -> int:
     await asyncio.wait((failed, stopped), return_when=asyncio.FIRST_COMPLETED)
     complaints = await broker.stop()
     # What comes after a clean end is no reason for another exit code.
-    for number in _SIGNALS:
+    for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     for complaint in complaints:
         _complain(complaint)
@@ -176,8 +176,9 @@ def _heed_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
         finally:
             signal.raise_signal(signal.SIGKILL)
 
-    for number in _SIGNALS:
-        signal.signal(number, signalled)
+    for number in ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has SIGHUP
+            signal.signal(number, signalled)
 
 
 class _JsonFormatter(logging.Formatter):

@@ -89,7 +89,8 @@ class LogDirectories:
         self._jitter_for = jitter_for
         self._open_files = OpenFiles(sealed_files_max() if open_files_max is None else open_files_max)
         self._paths = list(paths)
-        self._node_id = node_id
+        self.node_id = node_id
+        """Whose directories these must be; None: anybody's."""
         self._recovery = recovery
         self.cluster_id: str | None = None
         """As the directories have it in `meta.properties`; None where none of them says."""
@@ -200,12 +201,12 @@ class LogDirectories:
         try:
             node_id, cluster_id = owner_of(self._files, path)
         except CorruptFileError:
-            if self._node_id is not None:
+            if self.node_id is not None:
                 raise
             return self.cluster_id  # a tool is nobody's
-        if self._node_id is not None and node_id is not None and node_id != str(self._node_id):
+        if self.node_id is not None and node_id is not None and node_id != str(self.node_id):
             raise LogDirectoryError(
-                f"{path} belongs to node {node_id} ({names.META_PROPERTIES}), this is node {self._node_id}; "
+                f"{path} belongs to node {node_id} ({names.META_PROPERTIES}), this is node {self.node_id}; "
                 "choose another directory or another node.id"
             )
         if cluster_id is not None and self.cluster_id is not None and cluster_id != self.cluster_id:

@@ -13,7 +13,7 @@ from tests.support.tree_sessions import TreeServer, TreeSession
 from tests.unit.controller.world import broker
 from tests.unit.handlers.world import ManualLoop
 
-from penstock.app.cluster_registration import BrokerIdTakenError, ClusterRegistration
+from penstock.app.cluster_registration import BrokerIdTakenError, ClusterRegistration, node_id_on_disk
 from penstock.base.clock import ManualClock
 from penstock.base.errors import LogDirectoryError
 from penstock.base.files import Lock
@@ -21,6 +21,7 @@ from penstock.drivers.cluster_store import ClusterStore
 from penstock.drivers.steps import run_steps
 from penstock.metadata import layout
 from penstock.metadata.store import Create
+from penstock.storage import checkpoints
 from penstock.storage.directory_state import DirectoryState
 
 TIMEOUT_MS = 6_000
@@ -53,7 +54,15 @@ class Life:
     def find_cluster_id(self, on_disk: str | None) -> None:
         self._run(self.registration.find_cluster_id(on_disk))
 
+    def ask_for_number(self) -> None:
+        """Without a turn of the loop."""
+        self._begin(self.registration.new_broker_id(1_000))
+
     def _run(self, work: Coroutine[Any, Any, int | str]) -> None:
+        self._begin(work)
+        self.loop.turn()
+
+    def _begin(self, work: Coroutine[Any, Any, int | str]) -> None:
         async def told() -> None:
             try:
                 self.outcomes.append(await work)
@@ -61,7 +70,6 @@ class Life:
                 self.outcomes.append(error)
 
         run_steps(told(), lambda _none: None)
-        self.loop.turn()
 
 
 class World:
@@ -142,6 +150,27 @@ def test_nobody_gives_back_the_office_that_he_has_in_this_session(world: World) 
     life.register()
     assert [type(one) for one in life.outcomes] == [int, int]
     assert layout.CONTROLLER in list(world.server.tree.ephemerals(life.session.session_id))
+
+
+def test_each_broker_without_a_number_is_given_one_of_its_own(world: World) -> None:
+    """Also where another is given one between its look and its write."""
+    lives = [world.begin() for _ in range(3)]
+    for life in lives:
+        life.ask_for_number()
+    for life in lives:
+        life.loop.turn()
+    found = [one for life in lives for one in life.outcomes]
+    assert sorted(found, key=str) == [1001, 1002, 1003]
+
+
+def test_directories_know_the_number_of_their_broker() -> None:
+    files = ForgetfulFiles()
+    for path in ("/data", "/more"):
+        files.make_directory(path)
+    paths = ("/gone", "/data", "/more")
+    assert node_id_on_disk(cast(Any, files), paths) is None
+    checkpoints.write_meta_properties(cast(Any, files), "/more", {"version": "0", "broker.id": "7"})
+    assert node_id_on_disk(cast(Any, files), paths) == 7
 
 
 def test_the_first_broker_gives_the_cluster_its_id_and_the_others_take_it(world: World) -> None:

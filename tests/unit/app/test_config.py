@@ -123,3 +123,7 @@ def test_the_number_of_a_broker() -> None:
     assert BrokerConfig({}).node_id == 1
     assert BrokerConfig({"broker.id": "4"}).node_id == 4
     assert BrokerConfig({"broker.id": "4", "node.id": "5"}).node_id == 5
+    assert BrokerConfig({"broker.id": "-1"}).node_id == 1
+    in_cluster = {"zookeeper.connect": "127.0.0.1:2181"}
+    assert BrokerConfig({**in_cluster, "broker.id": "4"}).node_id == 4
+    assert BrokerConfig(in_cluster).node_id < 0, "it is still to be found"
