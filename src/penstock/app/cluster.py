@@ -366,13 +366,13 @@ class ClusterParts:
 
     async def close(self) -> None:
         if hasattr(self, "controller"):
+            self._directory_events.stop()
             self.controller.stop()
             self._isr.stop()
             self._followers.stop()
             self._broker_links.close()
             for links in self._links_to_peers():
                 links.close()
-        self._directory_events.stop()
         self.store.stop()
         if self._is_open:
             await asyncio.to_thread(self._zookeeper.close)
