@@ -157,7 +157,7 @@ class SimCluster:
     def break_disk(self, broker_id: int) -> None:
         """One of its disks, until somebody sees to it and starts the broker again. Meanwhile it may be started without."""
         disk = self.disks[broker_id]
-        if len(self.paths) > 1 and not disk.broken:
+        if len(self.paths) > 1 and not disk.broken and self._is_dispensable(broker_id):
             path = self.chance.choice(self.paths)
             self.events.note(f"break {path} of {broker_id}")
             disk.broken.add(path)
@@ -287,7 +287,8 @@ class SimCluster:
     def _may_forget(self) -> bool:
         """One at a time: the others have everything that is committed, on disks that forgot nothing."""
         states = [(place, self.state(place.key)) for place in self.assigned]
-        return len(self.brokers) == len(self.disks) and all(
+        is_whole = len(self.brokers) == len(self.disks) and not any(disk.broken for disk in self.disks.values())
+        return is_whole and all(
             state is not None
             and set(state.isr) == set(self.assigned[place])
             and len(state.isr) > 1
@@ -301,7 +302,7 @@ class SimCluster:
         states = [self.state(place.key) for place in self.assigned if place.key.topic != LOOSE]
         return all(
             any(
-                one != broker_id and self.recorded(state, one) == self.generations[one]
+                one != broker_id and self.recorded(state, one) == self.generations[one] and not self.disks[one].broken
                 for one in (*state.isr, *cast(list[int], state.extra.get("eligible", [])))
             )
             for state in states
