@@ -229,7 +229,8 @@ def _follow(
             continue
         if fetched.proposal is not None:
             services.cluster.isr.propose(partition, fetched.proposal)
-        if fetched.high_watermark_moved or has_raised_start:
-            services.produce_waits.changed(partition.topic_partition)
+        # Who reads before who wrote: the two are answered in this order.
         if fetched.high_watermark_moved:
             services.fetch_waits.changed(partition.topic_partition)
+        if fetched.high_watermark_moved or has_raised_start:
+            services.produce_waits.changed(partition.topic_partition)

@@ -19,22 +19,39 @@ class AwaitedBytes(NamedTuple):
     bytes_max: int
 
 
-class WaitForBytes(Operation[TopicPartition]):
+class _Answered(Operation[TopicPartition]):
+    """Ends with a call, and lets go of what it called: that holds this too, and only a collection would find the two."""
+
+    __slots__ = ("_answer",)
+
+    def __init__(self, answer: Callable[[], None]) -> None:
+        super().__init__()
+        self._answer: Callable[[], None] | None = answer
+
+    def finish(self) -> None:
+        answer, self._answer = self._answer, None
+        assert answer is not None
+        answer()
+
+    def expire(self) -> None:
+        self.finish()
+
+
+class WaitForBytes(_Answered):
     """Waits until enough bytes can be read, or a partition has something else to say.
 
     A check looks at the one partition that changed: each keeps what it could give when it was last seen.
     """
 
-    __slots__ = ("_answer", "_available", "_bound", "_bytes_min", "_seen", "_wanted")
+    __slots__ = ("_available", "_bound", "_bytes_min", "_seen", "_wanted")
 
     def __init__(self, wanted: list[AwaitedBytes], bytes_min: int, bound: Bound, answer: Callable[[], None]) -> None:
-        super().__init__()
+        super().__init__(answer)
         self._wanted = {one.partition.topic_partition: one for one in wanted}
         self._seen: dict[TopicPartition, int] = {}
         self._available = 0
         self._bytes_min = bytes_min
         self._bound = bound
-        self._answer = answer
 
     @property
     def keys(self) -> list[TopicPartition]:
@@ -72,27 +89,11 @@ class WaitForBytes(Operation[TopicPartition]):
             return None
         return 0 if found is None else min(found.length, wanted.bytes_max)
 
-    def finish(self) -> None:
-        self._answer()
 
-    def expire(self) -> None:
-        self._answer()
-
-
-class WaitForChange(Operation[TopicPartition]):
+class WaitForChange(_Answered):
     """Waits until whoever listens to the partitions says that there is something: any byte is enough."""
 
-    __slots__ = ("_answer",)
-
-    def __init__(self, answer: Callable[[], None]) -> None:
-        super().__init__()
-        self._answer = answer
+    __slots__ = ()
 
     def is_ready(self, key: TopicPartition | None) -> bool:
         return False
-
-    def finish(self) -> None:
-        self._answer()
-
-    def expire(self) -> None:
-        self._answer()

@@ -28,7 +28,7 @@ class WaitForPartitions(Operation[TopicPartition], Generic[A]):
         """`answer` gets this."""
         super().__init__()
         self._open = {one.partition.topic_partition: one for one in awaited}
-        self._answer = answer
+        self._answer: Callable[[Any], object] | None = answer
         self.errors: dict[TopicPartition, PenstockError] = {}
         self.timed_out: frozenset[TopicPartition] = frozenset()
 
@@ -54,8 +54,11 @@ class WaitForPartitions(Operation[TopicPartition], Generic[A]):
         return not self._open
 
     def finish(self) -> None:
-        self._answer(self)
+        # What is called holds this too: only a collection would find the two.
+        answer, self._answer = self._answer, None
+        assert answer is not None
+        answer(self)
 
     def expire(self) -> None:
         self.timed_out = frozenset(self._open)
-        self._answer(self)
+        self.finish()

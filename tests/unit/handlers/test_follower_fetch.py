@@ -1,18 +1,22 @@
 """A follower's fetch session: a request costs what changed, and misses nothing."""
 
+import gc
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 from tests.unit.handlers.test_cluster_apis import HEAD, TOPIC_ID, Broker, state
+from tests.unit.handlers.world import World
 
 from penstock.base.ids import TopicPartition
 from penstock.controller.peer_requests import LeaderAndIsr
 from penstock.handlers.api import Context, Pending
 from penstock.handlers.fetch import handle_fetch
+from penstock.handlers.produce import handle_produce
 from penstock.peers import messages
 from penstock.protocol.fetch import FetchAnswer, FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from penstock.protocol.produce import ProduceAnswer, ProducePartition, ProduceRequest, ProduceTopic
 from penstock.records.build import build_batch
 
 WAIT_MS = 500
@@ -203,3 +207,58 @@ def test_a_session_that_ends_leaves_nobody_listening(follower: Follower) -> None
     again.ask(0)
     assert len(world.services.fetch_sessions) == 0
     assert not world.services.fetch_waits.purgatory.is_watched(TopicPartition("t", 3))
+
+
+def wait_for_one_record(world: World, offset: int) -> tuple[Pending[FetchAnswer], Pending[ProduceAnswer]]:
+    """A consumer that waits for the record at `offset`, and its producer, who waits for the followers."""
+    entry = FetchPartition(0, -1, offset, -1, -1, 1_000)
+    asked = FetchRequest(-1, -1, WAIT_MS, 1, 10_000, 0, 0, -1, [FetchTopic("t", TOPIC_ID.bytes, [entry])], [], "", None)
+    reader = handle_fetch(asked, Context(world.services, world._peer, 1, 12, None))
+    records = memoryview(bytearray(build_batch([(world.clock.wall_ms(), None, b"x", ())])))
+    topic = ProduceTopic("t", TOPIC_ID.bytes, [ProducePartition(0, records)])
+    context = Context(world.services, world._peer, 0, 9, None)
+    writer = handle_produce(ProduceRequest(None, -1, 30_000, [topic]), context)
+    assert isinstance(reader, Pending)
+    assert isinstance(writer, Pending)
+    world.loop.turn()
+    return reader, writer
+
+
+def replicate(followers: list[Follower], end_offset: int) -> None:
+    """They have everything up to there, and ask for more."""
+    for one in followers:
+        one.ends[0] = end_offset
+        one.ask(0)
+    followers[0].broker.world.loop.turn()
+
+
+def test_who_reads_is_answered_before_who_wrote(follower: Follower) -> None:
+    followers = [follower, Follower(follower.broker, replica_id=3)]
+    replicate(followers, 0)
+    order: list[str] = []
+    reader, writer = wait_for_one_record(follower.broker.world, 0)
+    reader.listen(lambda _: order.append("reader"))
+    writer.listen(lambda _: order.append("writer"))
+    replicate(followers[:1], 1)
+    assert order == []
+    replicate(followers[1:], 1)
+    assert order == ["reader", "writer"]
+
+
+def test_a_wait_that_is_over_leaves_nothing_for_a_collection_to_find(follower: Follower) -> None:
+    followers = [follower, Follower(follower.broker, replica_id=3)]
+    replicate(followers, 0)
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        for number in range(3):
+            gc.collect()  # the first round leaves what a first use of anything does
+            reader, writer = wait_for_one_record(follower.broker.world, number)
+            replicate(followers, number + 1)
+            assert reader.is_resolved
+            assert writer.is_resolved
+            del reader, writer
+        assert gc.collect() == 0
+    finally:
+        if was_enabled:
+            gc.enable()
