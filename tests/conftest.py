@@ -5,6 +5,7 @@ run), or `long`, as `make test-long` sets it.
 """
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,14 @@ _DEAR = {"kafka_directory", "killed_kafka_directory"}
 
 LONG_TIMEOUT_SECONDS = 3600
 """A test with full counts takes longer than `timeout` in pyproject.toml allows; a hang still ends."""
+
+
+def pytest_configure() -> None:
+    """What a shell lets a job in the background ignore, Ctrl-C and with nohup a hangup, its children would ignore too:
+    with a handler in place of that the run stays deaf, and they are not."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
