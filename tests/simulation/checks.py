@@ -92,6 +92,10 @@ class Checks:
         """Its disks may have lost what was not synced."""
         self._doubtful.update((broker_id, place) for place in self._cluster.assigned)
 
+    def doubts(self, topic: str) -> bool:
+        """Whether a broker that forgot something is not known to have all of this topic again."""
+        return any(place.key.topic == topic for _, place in self._doubtful)
+
     def died(self, broker_id: int, *, power: bool) -> None:
         if power:
             self.forgot(broker_id)

@@ -173,7 +173,7 @@ class SimCluster:
                 self.kill(broker_id, power=False)
             if not all(disk.exists(f"{path}/{generation.FILE_NAME}") for path in self.paths):  # it was noticed
                 self.generations[broker_id] = ""
-                if self._is_dispensable(broker_id):
+                if self._is_dispensable(broker_id) and self._needs_two():
                     self.checks.forgot(broker_id)
                     for path in broken:
                         disk.lose_unsynced(path, self.chance)
@@ -269,7 +269,8 @@ class SimCluster:
 
     def _change_configs(self, broker: SimBroker) -> None:
         name = self.chance.choice((TOPIC, TOPIC, LOOSE))
-        value = self.chance.choice(("1", "2")) if name == TOPIC else self.chance.choice(("true", "false"))
+        numbers = ("2",) if self.checks.doubts(TOPIC) else ("1", "2")
+        value = self.chance.choice(numbers) if name == TOPIC else self.chance.choice(("true", "false"))
         key = "min.insync.replicas" if name == TOPIC else "unclean.leader.election.enable"
         topic = broker.image.topics.get(name)
         if topic is not None:
@@ -288,14 +289,23 @@ class SimCluster:
         """One at a time: the others have everything that is committed, on disks that forgot nothing."""
         states = [(place, self.state(place.key)) for place in self.assigned]
         is_whole = len(self.brokers) == len(self.disks) and not any(disk.broken for disk in self.disks.values())
-        return is_whole and all(
-            state is not None
-            and set(state.isr) == set(self.assigned[place])
-            and len(state.isr) > 1
-            and all(self.recorded(state, one) == self.generations[one] for one in state.isr)
-            for place, state in states
-            if place.key.topic != LOOSE
+        return (
+            is_whole
+            and self._needs_two()
+            and all(
+                state is not None
+                and set(state.isr) == set(self.assigned[place])
+                and len(state.isr) > 1
+                and all(self.recorded(state, one) == self.generations[one] for one in state.isr)
+                for place, state in states
+                if place.key.topic != LOOSE
+            )
         )
+
+    def _needs_two(self) -> bool:
+        """Whether every min ISR is. Where one will do, that may be the one which forgot: until its session ends nobody knows that it is gone,
+        and when the others leave meanwhile they are not eligible."""
+        return all(config.get("min.insync.replicas") != "1" for config in self.tree.topic_configs().values())
 
     def _is_dispensable(self, broker_id: int) -> bool:
         """Whether of each partition another one has everything that is committed, and may lead."""

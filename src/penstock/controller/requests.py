@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from penstock.base.ids import TopicPartition
-from penstock.controller.brokers import keys_on
+from penstock.controller.brokers import every_key, keys_on
 from penstock.controller.cluster import Cluster, eligible_of
 from penstock.controller.peer_requests import (
     EPOCH_DURING_DELETION,
@@ -26,7 +26,7 @@ def tell_changes(
     cluster: Cluster, keys: Iterable[TopicPartition], *, new: Collection[TopicPartition] = ()
 ) -> PeerRequests:
     """Roles for the replicas of these partitions, and news of them for every broker."""
-    states = [state for key in keys if (state := _state(cluster, key, is_new=key in new)) is not None]
+    states = _states(cluster, keys, new)
     if not states:
         return PeerRequests()
     return PeerRequests(
@@ -39,7 +39,7 @@ def tell_everything(
     cluster: Cluster, broker_ids: Collection[int], *, new: Collection[TopicPartition] = ()
 ) -> PeerRequests:
     """All that these brokers must know, as if they knew nothing. Logs of topics that are going are named too: they are no strays."""
-    states = [state for key in _all_keys(cluster) if (state := _state(cluster, key, is_new=key in new)) is not None]
+    states = _states(cluster, every_key(cluster), new)
     going = [_going(state) for name in sorted(cluster.image.deleting) for state in _states_of(cluster, name)]
     return PeerRequests(
         leader_and_isr=_roles(cluster, [*states, *going], broker_ids, RequestType.FULL),
@@ -49,16 +49,13 @@ def tell_everything(
 
 def tell_news(cluster: Cluster, keys: Iterable[TopicPartition]) -> PeerRequests:
     """Partitions whose ISR changed and nothing else: whoever leads them asked for it."""
-    states = [state for key in keys if (state := _state(cluster, key)) is not None]
+    states = _states(cluster, keys)
     return PeerRequests(update_metadata=_news(cluster, states, cluster.image.brokers)) if states else PeerRequests()
 
 
 def tell_return(cluster: Cluster, broker_ids: Collection[int], changed: Collection[TopicPartition]) -> PeerRequests:
     """Partitions of brokers that are back, but those that changed and were told of: their replicas there are not offline any more."""
-    return tell_news(
-        cluster,
-        [key for key in keys_on(cluster, broker_ids) if key not in changed and key.topic not in cluster.image.deleting],
-    )
+    return tell_news(cluster, [key for key in keys_on(cluster, broker_ids) if key not in changed])
 
 
 def tell_brokers(cluster: Cluster) -> PeerRequests:
@@ -95,13 +92,13 @@ def tell_stop(cluster: Cluster, broker_id: int, keys: Iterable[TopicPartition]) 
     return PeerRequests(stop_replica=_stops(cluster, {broker_id: stopped}))
 
 
-def _all_keys(cluster: Cluster) -> list[TopicPartition]:
-    return [
-        TopicPartition(topic.name, number)
-        for topic in sorted(cluster.image.topics.values())
-        if topic.name not in cluster.image.deleting
-        for number in topic.partitions
-    ]
+def _states(
+    cluster: Cluster, keys: Iterable[TopicPartition], new: Collection[TopicPartition] = ()
+) -> list[PartitionState]:
+    """But of topics that are going: who is told of one after its log went makes another, and nobody asks whether that is gone."""
+    deleting = cluster.image.deleting
+    found = (_state(cluster, key, is_new=key in new) for key in keys if key.topic not in deleting)
+    return [state for state in found if state is not None]
 
 
 def _state(cluster: Cluster, key: TopicPartition, *, is_new: bool = False) -> PartitionState | None:
