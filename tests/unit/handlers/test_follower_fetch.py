@@ -246,6 +246,7 @@ def test_who_reads_is_answered_before_who_wrote(follower: Follower) -> None:
 
 
 def test_a_wait_that_is_over_leaves_nothing_for_a_collection_to_find(follower: Follower) -> None:
+    """Fails of compiled modules only: there all closures of a call share what they hold."""
     followers = [follower, Follower(follower.broker, replica_id=3)]
     replicate(followers, 0)
     was_enabled = gc.isenabled()
